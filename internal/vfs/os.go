@@ -1,0 +1,138 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// OS is the operating system's file system.
+type OS struct{}
+
+var _ FS = OS{}
+
+// MkdirAll syncs the parents of what it made, or a power cut could take the
+// directory away with everything in it.
+func (o OS) MkdirAll(dir string) error {
+	var parents []string
+	for at := filepath.Clean(dir); ; at = filepath.Dir(at) {
+		if _, err := os.Stat(at); !errors.Is(err, os.ErrNotExist) {
+			break // it is there; or it cannot be asked, which the next call says better
+		}
+		parents = append(parents, filepath.Dir(at))
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	for _, parent := range parents {
+		if err := o.SyncDir(parent); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (OS) ReadDir(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	return names, nil
+}
+
+func (OS) OpenFile(name string, mode Mode) (File, error) {
+	flag := os.O_RDONLY
+	switch mode {
+	case Write:
+		flag = os.O_RDWR
+	case Create:
+		flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
+	}
+	f, err := os.OpenFile(name, flag|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	return osFile{f}, nil
+}
+
+func (OS) Rename(from, to string) error { return os.Rename(from, to) }
+
+func (OS) Remove(name string) error { return os.Remove(name) }
+
+func (OS) SyncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// Lock uses flock: it belongs to the open file, so a killed process leaves
+// nothing behind, whatever the file says.
+func (OS) Lock(name, about string) (io.Closer, string, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, "", err
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		var buf [128]byte
+		n, _ := f.ReadAt(buf[:], 0) // only a courtesy to the reader of the error
+		return nil, strings.TrimSpace(string(buf[:n])), errors.Join(ErrLocked, f.Close())
+	}
+	if err == nil {
+		err = f.Truncate(0)
+	}
+	if err == nil {
+		_, err = f.WriteAt([]byte(about), 0)
+	}
+	if err != nil {
+		return nil, "", errors.Join(fmt.Errorf("lock %s: %w", filepath.Base(name), err), f.Close())
+	}
+	return f, "", nil
+}
+
+type osFile struct{ *os.File }
+
+func (f osFile) Size() (int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return st.Size(), nil
+}
+
+// Allocate falls back to writing zeros where blocks cannot be reserved.
+func (f osFile) Allocate(size int64) error {
+	have, err := f.Size()
+	if err != nil || have >= size {
+		return err
+	}
+	err = reserve(f.File, have, size-have)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return WriteZeros(f, have, size)
+	}
+	return err
+}
+
+// WriteZeros writes zeros to [from, to) of f, so that its blocks are not only
+// reserved but written: a later write and sync there costs no metadata.
+func WriteZeros(f File, from, to int64) error {
+	zeros := make([]byte, min(max(to-from, 0), 1<<20))
+	for from < to {
+		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), to-from)], from)
+		if err != nil {
+			return err
+		}
+		from += int64(n)
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+//go:build unix && !linux
+
+package vfs
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Sync is what the Go library makes of fsync; on macOS F_FULLFSYNC, since fsync
+// leaves the bytes in the cache of the drive there.
+func (f osFile) Sync() error { return f.File.Sync() }
+
+func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
+
+// Usage knows no kinds of file systems here: `allow_network_fs` is not asked.
+func (OS) Usage(dir string) (Usage, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return Usage{}, os.NewSyscallError("statfs", err)
+	}
+	return Usage{
+		TotalBytes: int64(st.Blocks) * int64(st.Bsize),
+		FreeBytes:  int64(st.Bavail) * int64(st.Bsize),
+	}, nil
+}

@@ -1,0 +1,82 @@
+// Package vfs is the file system as the spool sees it: one directory of files
+// that are written at positions, synced, renamed and removed. The operating
+// system implements it, and so does a memory that can lose everything that was
+// not synced (Mem). Hook wraps either to count, trace or fail operations.
+//
+// Names are paths. Errors of all implementations answer to errors.Is with
+// fs.ErrNotExist, fs.ErrExist, fs.ErrPermission and ErrNoSpace.
+package vfs
+
+import (
+	"errors"
+	"io"
+	"syscall"
+)
+
+// ErrNoSpace is what a write, an allocation or a new name answers when the
+// volume or the quota is full.
+var ErrNoSpace error = syscall.ENOSPC
+
+// IsNoSpace tells whether err means that the volume or the quota is full.
+func IsNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}
+
+// ErrLocked is the answer of Lock when another process holds it.
+var ErrLocked = errors.New("locked by another process")
+
+// Mode says how OpenFile opens.
+type Mode uint8
+
+const (
+	Read   Mode = iota // existing file, reading only
+	Write              // existing file, reading and writing
+	Create             // new file, reading and writing; fs.ErrExist if there is one
+)
+
+// FS is one file system. Safe for concurrent use.
+type FS interface {
+	// MkdirAll creates dir (mode 0700) and what is missing above it, durably.
+	MkdirAll(dir string) error
+	// ReadDir lists the names in dir, sorted.
+	ReadDir(dir string) ([]string, error)
+	OpenFile(name string, mode Mode) (File, error)
+	// Rename moves a file. Not durable before SyncDir.
+	Rename(from, to string) error
+	// Remove unlinks a file. Not durable before SyncDir.
+	Remove(name string) error
+	// SyncDir makes the names in dir durable.
+	SyncDir(dir string) error
+	// Lock takes an exclusive lock on the file name, created if missing, until
+	// it is closed or the process dies. If it is taken: ErrLocked, and what the
+	// holder wrote about itself.
+	Lock(name, about string) (lock io.Closer, holder string, err error)
+	// Usage describes the volume that holds dir.
+	Usage(dir string) (Usage, error)
+}
+
+// File is one open file.
+type File interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	// Size in bytes.
+	Size() (int64, error)
+	// Allocate grows the file to size bytes that read as zeros and reserves
+	// room for them where the file system can; ErrNoSpace if there is none.
+	// A file that is larger stays as it is.
+	Allocate(size int64) error
+	// Truncate cuts the file to size bytes.
+	Truncate(size int64) error
+	// Sync makes the content durable (fdatasync). After an error nothing may be
+	// assumed about any byte since the last success: pages may be dropped.
+	Sync() error
+}
+
+// Usage describes a volume.
+type Usage struct {
+	TotalBytes int64
+	FreeBytes  int64  // for an unprivileged process
+	Kind       string // such as "nfs", "tmpfs", "overlay"; "" if of no interest
+	Network    bool   // locks and renames may not mean what they mean locally
+}

@@ -1,0 +1,180 @@
+package vfs
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestImplementations: the memory answers as the operating system does.
+func TestImplementations(t *testing.T) {
+	for name, c := range map[string]struct {
+		fs  FS
+		dir string
+	}{"os": {OS{}, filepath.Join(t.TempDir(), "a", "b")}, "mem": {NewMem(), "/a/b"}} {
+		t.Run(name, func(t *testing.T) { testImplementation(t, c.fs, c.dir) })
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func testImplementation(t *testing.T, f FS, dir string) {
+	must(t, f.MkdirAll(dir))
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	_, err := f.OpenFile(a, Read)
+	if !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("open of nothing: %v", err)
+	}
+	file, err := f.OpenFile(a, Create)
+	must(t, err)
+	if _, err := f.OpenFile(a, Create); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("created twice: %v", err)
+	}
+	must(t, file.Allocate(3000))
+	_, err = file.WriteAt([]byte("hello"), 1000)
+	must(t, err)
+	must(t, file.Sync())
+	want := make([]byte, 3000)
+	copy(want[1000:], "hello")
+	wantContent(t, file, want)
+	must(t, file.Allocate(100)) // smaller: nothing happens
+	must(t, file.Truncate(1003))
+	wantContent(t, file, want[:1003])
+	must(t, file.Allocate(2000)) // what was cut off is zeros
+	wantContent(t, file, append(slices.Clone(want[:1003]), make([]byte, 997)...))
+	if n, err := file.ReadAt(make([]byte, 10), 1995); n != 5 || err != io.EOF {
+		t.Errorf("read over the end: %d, %v", n, err)
+	}
+	must(t, f.Rename(a, b))
+	must(t, f.SyncDir(dir))
+	names, err := f.ReadDir(dir)
+	if err != nil || !slices.Equal(names, []string{"b"}) {
+		t.Errorf("names %v, %v", names, err)
+	}
+	must(t, file.Close())
+	if err := f.Remove(a); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("removal of nothing: %v", err)
+	}
+	must(t, f.Remove(b))
+	u, err := f.Usage(dir)
+	if err != nil || u.TotalBytes <= 0 || u.FreeBytes > u.TotalBytes {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+	lock, _, err := f.Lock(a, "pid 1")
+	must(t, err)
+	if _, holder, err := f.Lock(a, "pid 2"); !errors.Is(err, ErrLocked) || holder != "pid 1" {
+		t.Errorf("locked twice: %q, %v", holder, err)
+	}
+	must(t, lock.Close())
+	lock, _, err = f.Lock(a, "pid 3")
+	must(t, err)
+	must(t, lock.Close())
+}
+
+func wantContent(t *testing.T, f File, want []byte) {
+	t.Helper()
+	size, err := f.Size()
+	must(t, err)
+	got := make([]byte, size)
+	if _, err := f.ReadAt(got, 0); err != nil && err != io.EOF {
+		t.Fatal(err)
+	}
+	if string(got) != string(want) {
+		t.Fatalf("%d bytes, want %d, or other content", len(got), len(want))
+	}
+}
+
+// TestMemCrash: what was synced survives every crash; of the rest, each outcome
+// that the rules allow is seen, and no other.
+func TestMemCrash(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(400) {
+		m := NewMem()
+		f, err := m.OpenFile("/d/a", Create)
+		must(t, err)
+		old := strings.Repeat("o", 2*memBlockBytes)
+		_, err = f.WriteAt([]byte(old), 0)
+		must(t, err)
+		must(t, f.Sync())
+		must(t, m.SyncDir("/d"))
+		for _, version := range []string{"1", "2"} { // two versions of the first block, one of the second
+			_, err = f.WriteAt([]byte(strings.Repeat(version, memBlockBytes)), 0)
+			must(t, err)
+		}
+		_, err = f.WriteAt([]byte(strings.Repeat("3", memBlockBytes)), memBlockBytes)
+		must(t, err)
+		must(t, m.Rename("/d/a", "/d/b"))
+		after := m.Crash(rand.New(rand.NewPCG(seed, 0)))
+		names, err := after.ReadDir("/d")
+		must(t, err)
+		if len(names) != 1 {
+			t.Fatalf("names %v", names)
+		}
+		got, err := after.OpenFile("/d/"+names[0], Read)
+		must(t, err)
+		var content [2 * memBlockBytes]byte
+		_, err = got.ReadAt(content[:], 0)
+		must(t, err)
+		first, second := content[:memBlockBytes], content[memBlockBytes:]
+		for _, block := range [][]byte{first, second} {
+			if strings.Trim(string(block), string(block[:1])) != "" {
+				t.Fatal("a block is torn")
+			}
+		}
+		seen[fmt.Sprintf("%s %c%c", names[0], first[0], second[0])]++
+	}
+	if len(seen) != 2*3*2 {
+		t.Errorf("outcomes %v, want 12 of them", seen)
+	}
+}
+
+func TestMemQuota(t *testing.T) {
+	m := NewMem()
+	m.SetQuota(1000)
+	f, err := m.OpenFile("/a", Create)
+	must(t, err)
+	must(t, f.Allocate(900))
+	if _, err := f.WriteAt(make([]byte, 200), 850); !IsNoSpace(err) {
+		t.Errorf("write over the quota: %v", err)
+	}
+	if err := f.Allocate(1001); !IsNoSpace(err) {
+		t.Errorf("allocation over the quota: %v", err)
+	}
+	if u, err := m.Usage("/"); err != nil || u.FreeBytes != 100 {
+		t.Errorf("usage %+v, %v", u, err)
+	}
+}
+
+func TestHook(t *testing.T) {
+	var trace Trace
+	fault := &Fault{Match: func(op Op) bool { return op.Kind == "write" }, At: 1, Err: &ShortWriteError{Bytes: 2, Err: ErrNoSpace}}
+	h := Hook{FS: Hook{FS: NewMem(), Before: fault.Before}, Before: trace.Before}
+	f, err := h.OpenFile("/d/a", Create)
+	must(t, err)
+	_, err = f.WriteAt([]byte("abcd"), 0)
+	must(t, err)
+	if n, err := f.WriteAt([]byte("efgh"), 4); n != 2 || !IsNoSpace(err) {
+		t.Errorf("short write: %d, %v", n, err)
+	}
+	must(t, h.Rename("/d/a", "/d/b"))
+	if size, err := f.Size(); size != 6 || err != nil {
+		t.Errorf("size %d, %v", size, err)
+	}
+	if got, want := trace.Take(), "create a\nwrite a 0+4\nwrite a 4+4\nrename a b\n"; got != want {
+		t.Errorf("traced\n%s, want\n%s", got, want)
+	}
+	if !fault.Fired() {
+		t.Error("the fault has not fired")
+	}
+}
