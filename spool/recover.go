@@ -1,0 +1,462 @@
+package spool
+
+// Recovery, at every start:
+//
+//	1  names: temporary files are deleted, free ones kept for recycling
+//	2  newest intact checkpoint, then every entry behind it
+//	3  D = the highest `durable` in any intact frame. A bad frame below D is
+//	   damage: skipped, its group still counts. The first bad one at or above D
+//	   is a tear: it and all behind it never happened.
+//	4  headers of the older live segments: which batches are held
+//	5  an index between head and next without frame or gap is damage: gap
+//	6  every lane gets an identity without producer id behind the batch in doubt
+//	7  a new segment: checkpoint of all this and copies of the live batches from
+//	   D on, under a temporary name, synced, named. From here on the log is good.
+//	8  the segment before it is cut off at D
+//
+// A crash before the name of 7 is durable leaves the log as it was found. What
+// steps 3 and 7 do not copy stays void for ever, because the new checkpoint
+// says where the old segment ends.
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"shipper/internal/vfs"
+)
+
+// recovery is the work of one Open.
+type recovery struct {
+	*Log
+	found   []*foundSegment // live, ascending
+	base    int             // index of the segment with the newest intact checkpoint
+	top     uint32          // highest number of any segment or temporary file
+	durable position        // D
+	held    map[uint32]*heldLane
+	recent  []recentBatch // of the segments from the base on, in order
+	damage  []Damage
+	short   uint64 // records that the newest commit counts and nothing else shows
+	void    int64
+}
+
+type foundSegment struct {
+	segment
+	scanner
+	frames []frame // of the segments from the base on
+	limit  int64   // where the frames end, as far as a later segment says
+	before int64   // where it says the one before it ends; -1: nothing intact
+}
+
+// heldLane collects the frames of one lane.
+type heldLane struct {
+	batches batchList
+	next    uint64
+}
+
+type recentBatch struct {
+	lane uint32
+	ref  Ref
+}
+
+func (l *Log) recover() (*Recovered, error) {
+	start := time.Now()
+	r := &recovery{Log: l, held: map[uint32]*heldLane{}}
+	defer r.closeFiles()
+	if err := r.readNames(); err != nil {
+		return nil, err
+	}
+	created := len(r.found) == 0
+	if created {
+		if err := r.create(); err != nil {
+			return nil, err
+		}
+	} else if err := r.read(); err != nil {
+		return nil, err
+	}
+	lanes := r.settleLanes()
+	if err := r.writeSegment(lanes); err != nil {
+		return nil, err
+	}
+	if err := r.tidy(); err != nil {
+		return nil, err
+	}
+	out := &Recovered{
+		SpoolID: l.state.spoolID, Created: created, Lanes: lanes, Damage: r.damage,
+		Segments: len(l.segments), Bytes: l.totalBytes, VoidBytes: r.void,
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
+		out.Sources = append(out.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
+	}
+	out.Took = time.Since(start)
+	return out, nil
+}
+
+func (r *recovery) closeFiles() {
+	for _, f := range r.found {
+		if err := f.file.Close(); err != nil {
+			r.logger.Warn("spool: close a segment that was only read", "segment", f.number, "error", err)
+		}
+	}
+}
+
+// readNames opens the segments and deletes what was being made.
+func (r *recovery) readNames() error {
+	names, err := r.fs.ReadDir(r.dir)
+	if err != nil {
+		return fmt.Errorf("spool: list %s: %w", r.dir, err)
+	}
+	for _, name := range names {
+		n := parseFileName(name)
+		switch n.kind {
+		case "segment":
+			err = r.openSegment(name, n)
+			r.top = max(r.top, n.number)
+		case "temp":
+			err = r.fs.Remove(r.path(name))
+			r.top = max(r.top, n.number)
+		case "free":
+			err = r.keepFree(name, n.number)
+		}
+		if err != nil {
+			return fmt.Errorf("spool: %s: %w", r.path(name), err)
+		}
+	}
+	slices.SortFunc(r.found, func(a, b *foundSegment) int { return int(int64(a.number) - int64(b.number)) })
+	return nil
+}
+
+func (r *recovery) openSegment(name string, n fileName) error {
+	if n.major != formatMajor {
+		return fmt.Errorf("%w (version %d, this program knows %d): start the version that wrote it, or a later one", ErrNewerFormat, n.major, formatMajor)
+	}
+	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	r.found = append(r.found, &foundSegment{
+		segment: segment{number: n.number, seed: n.seed, fileSize: size, lanes: map[uint32]span{}},
+		scanner: scanner{file: f, seed: n.seed},
+		limit:   size,
+		before:  -1,
+	})
+	r.addBytes(size)
+	return nil
+}
+
+// keepFree takes over a file for recycling, unless a crash left it too short.
+func (r *recovery) keepFree(name string, number uint32) error {
+	r.freeNext = max(r.freeNext, number+1)
+	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
+	if err != nil {
+		return err
+	}
+	size, err := f.Size()
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if size < r.segmentBytes || len(r.free) >= freeKeepMax {
+		return r.fs.Remove(r.path(name))
+	}
+	r.free = append(r.free, freeFile{number, size})
+	r.addBytes(size)
+	return nil
+}
+
+// create starts an empty spool. Nothing is on disk before writeSegment.
+func (r *recovery) create() error {
+	u, err := r.fs.Usage(r.dir)
+	if err != nil {
+		return fmt.Errorf("spool: ask the volume of %s for its free space: %w", r.dir, err)
+	}
+	if need := segmentsMin*r.segmentBytes - r.totalBytes; u.FreeBytes < need {
+		return fmt.Errorf("%w: %d bytes are free where %s is to be made, it needs %d (%d segments)", ErrTooSmall, u.FreeBytes, r.dir, need, segmentsMin)
+	}
+	if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
+		return fmt.Errorf("spool: draw the spool's id: %w", err)
+	}
+	return nil
+}
+
+// read is steps 2 to 4.
+func (r *recovery) read() error {
+	if err := r.readCheckpoint(); err != nil {
+		return err
+	}
+	r.findDurable()
+	r.replayFrames()
+	for _, f := range r.found[:r.base] {
+		for fr := range f.scanner.frames(0, f.limit) {
+			if fr.bad == nil && fr.kind == kindBatch {
+				r.hold(f, fr)
+			}
+		}
+		f.end = f.limit
+	}
+	for _, b := range r.recent { // behind the older ones: later frames win
+		r.lane(b.lane).batches.add(b.ref)
+	}
+	if r.state.spoolID == [16]byte{} {
+		// Every checkpoint that held it is gone.
+		if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
+			return fmt.Errorf("spool: draw the spool's id: %w", err)
+		}
+	}
+	return nil
+}
+
+// readCheckpoint finds the newest intact checkpoint, takes its state over and
+// drops the segments it does not know: they were released.
+func (r *recovery) readCheckpoint() error {
+	for i := len(r.found) - 1; i >= 0; i-- {
+		f := r.found[i]
+		segments, err := r.loadCheckpoint(f)
+		if errors.Is(err, ErrNewerFormat) {
+			return err
+		}
+		if err != nil {
+			r.noteDamage(Damage{Segment: f.number, Bytes: blockBytes, Reason: "checkpoint: " + err.Error()})
+			continue
+		}
+		r.base = i
+		return r.keepListed(segments)
+	}
+	// No checkpoint at all: the entries of all commits are what there is.
+	r.base = 0
+	return nil
+}
+
+func (r *recovery) loadCheckpoint(f *foundSegment) ([]segmentEnd, error) {
+	h, err := f.header(0, f.fileSize)
+	if err != nil {
+		return nil, err
+	}
+	fr := frame{header: h}
+	if h.kind != kindCheckpoint {
+		return nil, errNoFrame
+	}
+	payload, err := f.payload(&fr)
+	if err != nil {
+		return nil, err
+	}
+	_, major, d := openPayload(h.kind, payload)
+	if d.err == nil && major != formatMajor {
+		return nil, fmt.Errorf("%w (version %d, this program knows %d): start the version that wrote it, or a later one", ErrNewerFormat, major, formatMajor)
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	st := newState()
+	segments, _, err := st.replay(d.b)
+	if err == nil {
+		r.state = st
+	}
+	return segments, err
+}
+
+// keepListed keeps the segments below the base that its checkpoint lists, with
+// their ends. The others were released, but for the directory's sync.
+func (r *recovery) keepListed(listed []segmentEnd) error {
+	ends := make(map[segmentID]segmentEnd, len(listed))
+	for _, s := range listed {
+		ends[segmentID{s.number, s.seed}] = s
+	}
+	kept := r.found[:0:0]
+	for i, f := range r.found {
+		s, ok := ends[segmentID{f.number, f.segment.seed}]
+		switch {
+		case i >= r.base:
+			kept = append(kept, f)
+		case ok:
+			f.limit, f.cut = min(s.end, f.fileSize), s.cut
+			kept = append(kept, f)
+		default:
+			if err := f.file.Close(); err != nil {
+				return err
+			}
+			if err := r.recycle(f.name(), f.fileSize); err != nil {
+				return fmt.Errorf("spool: release segment %d: %w", f.number, err)
+			}
+		}
+	}
+	r.base -= len(r.found) - len(kept)
+	r.found = kept
+	return nil
+}
+
+// findDurable lists the frames from the base on and computes D.
+func (r *recovery) findDurable() {
+	// A segment gets its name only when all before it is durable.
+	r.durable = position{segment: r.found[len(r.found)-1].segment.number}
+	for i := len(r.found) - 1; i >= r.base; i-- {
+		r.listFrames(r.found[i])
+		if i > r.base && r.found[i].before >= 0 {
+			// What lies behind its end was void when the next one was made.
+			r.found[i-1].limit = min(r.found[i-1].fileSize, r.found[i].before)
+		}
+	}
+}
+
+func (r *recovery) listFrames(f *foundSegment) {
+	f.frames = []frame{}
+	for fr := range f.scanner.frames(0, f.limit) {
+		if fr.bad == nil && fr.kind != kindBatch {
+			if payload, err := f.payload(fr); err == nil {
+				p, _, d := openPayload(fr.kind, payload)
+				if d.err == nil {
+					f.before = p.before
+				}
+				if d.err == nil && r.durable.less(p.durable) && p.durable.segment <= r.top {
+					r.durable = p.durable
+				}
+			}
+		}
+		f.frames = append(f.frames, *fr)
+	}
+	if n := len(f.frames); n > 0 && f.frames[n-1].bad != nil {
+		f.frames = f.frames[:n-1] // nothing intact follows: not written yet
+	}
+}
+
+// replayFrames is step 3 over the frames from the base on, in order. Only the
+// newest segment can hold some at or above D.
+func (r *recovery) replayFrames() {
+	last := r.found[len(r.found)-1]
+	for _, f := range r.found[r.base:] {
+		durable := f.limit
+		if f == last && r.durable.segment == f.number {
+			durable = min(r.durable.byte, f.limit)
+			f.cut = true
+		}
+		f.end = durable
+		r.replaySegment(f, durable)
+	}
+}
+
+// replaySegment applies what counts of a segment that is durable up to a byte.
+func (r *recovery) replaySegment(f *foundSegment, durable int64) {
+	var group []frame // from D on, its commit not seen yet
+	tear := func(at int64) {
+		r.void += f.frames[len(f.frames)-1].end() - at
+	}
+	for i := range f.frames {
+		fr := &f.frames[i]
+		if fr.at < durable {
+			r.replayDurable(f, fr)
+			if fr.end() > durable { // bad bytes on both sides of D
+				tear(durable)
+				return
+			}
+			continue
+		}
+		if !r.replayWhole(f, fr, &group) {
+			group = append(group, *fr)
+			break
+		}
+	}
+	if len(group) > 0 {
+		tear(group[0].at)
+	}
+}
+
+// replayDurable takes one frame below D: each counts for itself.
+func (r *recovery) replayDurable(f *foundSegment, fr *frame) {
+	err := fr.bad
+	switch {
+	case fr.at == 0: // the checkpoint: loaded, or noted as damage
+		return
+	case err != nil:
+	case fr.kind == kindBatch:
+		r.hold(f, fr)
+	default:
+		err = r.replayCommit(f, fr)
+	}
+	if err != nil {
+		r.noteDamage(Damage{Segment: f.number, Position: fr.at, Bytes: fr.bytes, Reason: err.Error()})
+	}
+}
+
+// replayWhole takes one frame from D on. Nothing of a group counts before its
+// commit; whole is false at the tear.
+func (r *recovery) replayWhole(f *foundSegment, fr *frame, group *[]frame) (whole bool) {
+	if fr.bad != nil || fr.kind == kindCheckpoint {
+		return false
+	}
+	if fr.kind == kindBatch {
+		if _, err := f.payload(fr); err != nil {
+			return false
+		}
+		*group = append(*group, *fr)
+		return true
+	}
+	if err := r.replayCommit(f, fr); err != nil {
+		return false
+	}
+	for i := range *group {
+		r.hold(f, &(*group)[i])
+	}
+	*group = (*group)[:0]
+	return true
+}
+
+func (r *recovery) replayCommit(f *foundSegment, fr *frame) error {
+	payload, err := f.payload(fr)
+	if err != nil {
+		return err
+	}
+	_, _, d := openPayload(fr.kind, payload)
+	if d.err != nil {
+		return d.err
+	}
+	_, missing, err := r.state.replay(d.b)
+	if missing > 0 {
+		r.noteDamage(Damage{Segment: f.number, Position: fr.at, Reason: fmt.Sprintf(
+			"%d entries about a lane or file that a damaged frame had named", missing)})
+	}
+	r.short = 0
+	if r.state.claimed > r.state.total {
+		r.short = r.state.claimed - r.state.total
+	}
+	return err
+}
+
+func (r *recovery) lane(id uint32) *heldLane {
+	h := r.held[id]
+	if h == nil {
+		h = &heldLane{}
+		r.held[id] = h
+	}
+	return h
+}
+
+// hold notes that a batch frame is there.
+func (r *recovery) hold(f *foundSegment, fr *frame) {
+	h := r.lane(fr.lane)
+	h.next = max(h.next, fr.next())
+	l := r.state.lanes[fr.lane]
+	if l != nil {
+		r.state.raiseNext(l, fr.next())
+	}
+	if f.frames != nil {
+		// A later entry may still move the head back: decided when all are read.
+		r.recent = append(r.recent, recentBatch{fr.lane, fr.ref(f.number)})
+	} else if l != nil && fr.next() > l.head {
+		h.batches.add(fr.ref(f.number))
+	}
+	if (position{f.number, fr.at}).less(r.durable) {
+		f.note(fr.lane, fr.first, fr.next())
+	}
+}
+
+func (r *recovery) noteDamage(d Damage) {
+	r.damage = append(r.damage, d)
+	r.logger.Error("spool: damaged", "segment", d.Segment, "byte", d.Position, "bytes", d.Bytes,
+		"lane", d.Lane, "from", d.From, "to", d.To, "records", d.Records, "reason", d.Reason)
+}

@@ -1,0 +1,231 @@
+package spool
+
+import (
+	"errors"
+	"log/slog"
+	"reflect"
+	"testing"
+
+	"shipper/internal/vfs"
+)
+
+// TestStaleFrames: the rest of a recycled segment is full of intact frames of its
+// former life, at the very positions where new ones go. None may come back.
+func TestStaleFrames(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
+	recycled := 0
+	for i := range uint64(120) {
+		b := testBatch(1, i, 1, 1200)
+		mustAppend(t, l, []Batch{b}, &Commit{Cursors: []Cursor{{Source: 1, Offset: int64(i + 1)}}})
+		mustSync(t, l)
+		if i > 20 {
+			mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: i - 20, Count: 1}}})
+			mustSync(t, l)
+		}
+		dead, r := mustOpen(t, memOptions(mem.Kill()))
+		if r.VoidBytes != 0 || len(r.Damage) != 0 || r.Sources[0].Offset != int64(i+1) || r.Lanes[0].Next != i+1 {
+			t.Fatalf("after batch %d: cursor %d, next %d, void %d, %+v", i, r.Sources[0].Offset, r.Lanes[0].Next, r.VoidBytes, r.Damage)
+		}
+		if err := dead.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.free) > sparesMin {
+			recycled++
+		}
+	}
+	if recycled == 0 {
+		t.Fatal("nothing was recycled")
+	}
+}
+
+// TestTornPayload: header and commit of a group are there, a block in the middle
+// of its records is not. The group never happened.
+func TestTornPayload(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}})
+	mustSync(t, l)
+	ref := mustAppend(t, l, []Batch{testBatch(1, 0, 5, 3000)}, nil)[0]
+	mem = mem.Kill()
+	if err := flip(mem, l.path(l.newest().name()), (int64(ref.Block)*blockBytes+1500)*8); err != nil {
+		t.Fatal(err)
+	}
+	_, r := mustOpen(t, memOptions(mem))
+	if lane := r.Lanes[0]; lane.Next != 0 || len(lane.Batches) != 0 || len(r.Damage) != 0 || r.VoidBytes == 0 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// TestVoidStaysVoid: a power cut leaves a torn group and a whole one behind it.
+// After the next start the cut of the old segment is undone by another power cut
+// and the new checkpoint rots: still neither of the two ever happened.
+func TestVoidStaysVoid(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, &Commit{Lanes: []Lane{{ID: 1}}})
+	mustSync(t, l)
+	torn := mustAppend(t, l, []Batch{testBatch(1, 1, 1, 100)}, nil)[0]
+	mustAppend(t, l, []Batch{testBatch(1, 2, 1, 100)}, nil)
+	old := l.path(l.newest().name())
+	mem = mem.Kill()
+	if err := flip(mem, old, int64(torn.Block)*blockBytes*8); err != nil {
+		t.Fatal(err)
+	}
+	f, err := mem.OpenFile(old, vfs.Read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := make([]byte, testSegmentBytes)
+	if _, err := f.ReadAt(before, 0); err != nil {
+		t.Fatal(err)
+	}
+	l, r := mustOpen(t, memOptions(mem))
+	if r.Lanes[0].Next != 1 || r.VoidBytes == 0 {
+		t.Fatalf("%+v", r)
+	}
+	mustAppend(t, l, nil, nil) // one intact commit behind the checkpoint
+	mustSync(t, l)
+	mem = mem.Kill()
+	if f, err = mem.OpenFile(old, vfs.Write); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(before, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := flip(mem, l.path(l.newest().name()), 100); err != nil {
+		t.Fatal(err)
+	}
+	_, r = mustOpen(t, memOptions(mem))
+	if r.Lanes[0].Next != 1 || len(r.Lanes[0].Batches) != 1 {
+		t.Fatalf("a void group is back: %+v", r.Lanes[0])
+	}
+}
+
+// TestLostWithoutTrace: a batch and every frame that names its index are gone,
+// while a later commit says that its file was read further. How many records are
+// missing is still known.
+func TestLostWithoutTrace(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, []Batch{testBatch(1, 0, 2, 100)}, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}}, Sources: []Source{{ID: 1}}})
+	mustSync(t, l)
+	lost := mustAppend(t, l, []Batch{testBatch(2, 0, 7, 100)}, &Commit{Cursors: []Cursor{{Source: 1, Offset: 1}}})[0]
+	for offset := range int64(2) {
+		mustSync(t, l)
+		mustAppend(t, l, nil, &Commit{Cursors: []Cursor{{Source: 1, Offset: 2 + offset}}})
+	}
+	mem = mem.Kill()
+	at := int64(lost.Block) * blockBytes
+	name := l.path(l.newest().name())
+	if err := errors.Join(flip(mem, name, at*8), flip(mem, name, (at+FrameBytes(int(lost.Bytes)))*8)); err != nil {
+		t.Fatal(err)
+	}
+	_, r := mustOpen(t, memOptions(mem))
+	records := uint64(0)
+	for _, d := range r.Damage {
+		records += d.Records
+	}
+	if records != 7 || r.Sources[0].Offset != 3 {
+		t.Fatalf("7 records are gone: %+v", r.Damage)
+	}
+	// Once is enough.
+	_, r = mustOpen(t, memOptions(mem.Kill()))
+	if len(r.Damage) != 0 {
+		t.Fatalf("reported again: %+v", r.Damage)
+	}
+}
+
+// TestSettleLane: which identity covers what after a start.
+func TestSettleLane(t *testing.T) {
+	old := Identity{Lane: 1, From: 0, ClusterID: "c", Topic: "t", TopicID: [16]byte{9}, Partition: 3, ProducerID: 70, Epoch: 4, Floor: 5, Reason: IdentityFirst}
+	fresh := func(from uint64) Identity {
+		return Identity{Lane: 1, From: from, ClusterID: "c", Topic: "t", TopicID: [16]byte{9}, Partition: 3, ProducerID: -1, Floor: -1, Reason: IdentityStart}
+	}
+	waiting := fresh(10)
+	for _, c := range []struct {
+		what    string
+		head    uint64
+		batches []Ref
+		gaps    []Gap
+		have    []Identity
+		head2   uint64
+		want    []Identity
+		damage  int
+	}{
+		{"head in doubt", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 5}}, nil, []Identity{old}, 10, []Identity{old, fresh(15)}, 0},
+		{"head never sent", 10, []Ref{{First: 10, Count: 10}}, nil, []Identity{old, waiting}, 10, []Identity{old, fresh(10)}, 0},
+		{"nothing to send", 20, nil, nil, []Identity{old}, 20, []Identity{old, fresh(20)}, 0},
+		{"hole at the head: the next one was never sent", 10, []Ref{{First: 15, Count: 5}}, nil, []Identity{old}, 15, []Identity{old, fresh(15)}, 1},
+		{"hole behind it", 10, []Ref{{First: 10, Count: 4}, {First: 15, Count: 5}}, nil, []Identity{old}, 10, []Identity{old, fresh(14)}, 1},
+		{"hole up to the next index", 10, []Ref{{First: 10, Count: 5}}, nil, []Identity{old}, 10, []Identity{old, fresh(15)}, 1},
+		{"a gap is no hole", 10, []Ref{{First: 10, Count: 5}, {First: 16, Count: 4}}, []Gap{{Lane: 1, From: 15, To: 16}}, []Identity{old}, 10, []Identity{old, fresh(15)}, 0},
+		{"a dropped batch is not live", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 5}}, []Gap{{Lane: 1, From: 15, To: 20}}, []Identity{old}, 10, []Identity{old, fresh(15)}, 0},
+		{"an early identity goes", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 5}}, nil, []Identity{old, fresh(17)}, 10, []Identity{old, fresh(15)}, 0},
+		{"a batch that the head cuts", 10, []Ref{{First: 8, Count: 4}, {First: 12, Count: 8}}, nil, []Identity{old}, 12, []Identity{old, fresh(12)}, 1},
+	} {
+		r := &recovery{Log: &Log{state: newState(), logger: slog.New(slog.DiscardHandler)}}
+		r.state.setLane(Lane{ID: 1, Topic: "t"})
+		l := r.state.lanes[1]
+		l.next, l.head, l.gaps, l.identities = 20, c.head, c.gaps, c.have
+		live := r.settleLane(l, &heldLane{batches: c.batches, next: 20})
+		if l.head != c.head2 || !reflect.DeepEqual(l.identities, c.want) || len(r.damage) != c.damage {
+			t.Errorf("%s: head %d, want %d\n got %+v\nwant %+v\ndamage %+v", c.what, l.head, c.head2, l.identities, c.want, r.damage)
+		}
+		for _, b := range live {
+			if b.First < l.head {
+				t.Errorf("%s: batch %d below the head", c.what, b.First)
+			}
+		}
+	}
+}
+
+// TestReaderBesideWriter reads in another goroutine while the log rolls, syncs
+// and recycles. What is released meanwhile is answered with damage, never with
+// other bytes.
+func TestReaderBesideWriter(t *testing.T) {
+	l, _ := mustOpen(t, memOptions(vfs.NewMem()))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}})
+	type work struct {
+		ref  Ref
+		want Batch
+	}
+	todo := make(chan work, 64)
+	done := make(chan int)
+	go func() {
+		rd := l.NewReader()
+		released := 0
+		for w := range todo {
+			got, err := rd.ReadBatch(nil, w.ref)
+			var damaged *CorruptionError
+			switch {
+			case errors.As(err, &damaged):
+				released++
+			case err != nil || string(got[HeaderBytes:]) != string(w.want.Records):
+				t.Errorf("read %+v: %v", w.ref, err)
+			}
+		}
+		if err := rd.Close(); err != nil {
+			t.Error(err)
+		}
+		done <- released
+	}()
+	var held []work
+	for i := range uint64(400) {
+		b := testBatch(1, i, 1, 2000)
+		held = append(held, work{mustAppend(t, l, []Batch{b}, nil)[0], b})
+		mustSync(t, l)
+		todo <- held[len(held)-1]
+		todo <- held[max(0, len(held)-30)]
+		mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: i, Count: 1}}})
+		_ = l.Stats()
+	}
+	close(todo)
+	if released := <-done; released > 450 {
+		t.Errorf("%d of 800 reads found nothing", released)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

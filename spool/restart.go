@@ -1,0 +1,254 @@
+package spool
+
+// The second half of a recovery: what is known becomes this start's first
+// segment (steps 5 to 8 of recover.go).
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"shipper/internal/vfs"
+)
+
+// settleLanes is steps 5 and 6.
+func (r *recovery) settleLanes() []LaneState {
+	for _, f := range r.found {
+		r.segments = append(r.segments, &f.segment)
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.held)) {
+		if r.state.lanes[id] == nil {
+			r.noteDamage(Damage{Lane: id, Reason: "batches of a lane that a damaged frame had named: nobody knows their topic"})
+		}
+	}
+	if r.short > 0 {
+		r.noteDamage(Damage{Records: r.short, Reason: "records that a later commit counts and no intact frame names"})
+	}
+	ids := slices.Sorted(maps.Keys(r.state.lanes))
+	lanes := make([]LaneState, 0, len(ids))
+	for _, id := range ids {
+		l := r.state.lanes[id]
+		lanes = append(lanes, LaneState{Lane: l.Lane, Batches: r.settleLane(l, r.lane(id))})
+	}
+	r.pruneLanes()
+	for i, id := range ids {
+		l, out := r.state.lanes[id], &lanes[i]
+		out.Next, out.Head, out.LastAck = l.next, l.head, l.lastAck
+		out.Identities = slices.Clone(l.identities)
+		for _, g := range l.gaps {
+			if g.To > l.head {
+				out.Gaps = append(out.Gaps, g)
+			}
+		}
+	}
+	return lanes
+}
+
+// settleLane makes gaps of what is missing, starts the identity of this start
+// and returns the live batches.
+func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
+	r.state.raiseNext(l, h.next)
+	acked := l.head
+	live := l.live(h.batches)
+	for _, hole := range l.holes(live) {
+		r.noteDamage(Damage{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: "no intact batch holds these records"})
+		if err := r.state.setGap(Gap{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: GapDamaged}); err != nil {
+			panic("BUG: spool recovery: " + err.Error())
+		}
+	}
+	r.state.passGaps()
+	from := l.head
+	if len(live) > 0 && live[0].First == acked {
+		// Only this one can have been sent without a durable ack; with a hole
+		// before it, it cannot.
+		if id, ok := l.covering(acked); ok && id.ProducerID >= 0 {
+			from = live[0].Next()
+		}
+	}
+	id, ok := l.covering(from)
+	if !ok {
+		id = Identity{Topic: l.Topic, Partition: -1}
+	}
+	id.Lane, id.From, id.ProducerID, id.Epoch, id.Floor, id.Reason = l.ID, from, -1, 0, -1, IdentityStart
+	l.setIdentity(id)
+	return live
+}
+
+// live are the batches from the head on that no gap has dropped.
+func (l *lane) live(held batchList) []Ref {
+	live := make([]Ref, 0, len(held))
+	for _, b := range held {
+		dropped := slices.ContainsFunc(l.gaps, func(g Gap) bool { return g.From <= b.First && b.Next() <= g.To })
+		if b.First >= l.head && !dropped {
+			live = append(live, b)
+		}
+	}
+	return live
+}
+
+// holes are the indexes from the head on that neither a batch nor a gap holds.
+func (l *lane) holes(live []Ref) []span {
+	var holes []span
+	between := func(from, to uint64) {
+		for _, g := range l.gaps {
+			if g.From < to && g.To > from {
+				if g.From > from {
+					holes = append(holes, span{from, g.From})
+				}
+				from = max(from, g.To)
+			}
+		}
+		if from < to {
+			holes = append(holes, span{from, to})
+		}
+	}
+	at := l.head
+	for _, b := range live {
+		between(at, b.First)
+		at = b.Next()
+	}
+	between(at, l.next)
+	return holes
+}
+
+// writeSegment is step 7. The batches that it copies get their new place in
+// lanes.
+func (r *recovery) writeSegment(lanes []LaneState) error {
+	copies, copyBytes := r.toCopy(lanes)
+	number := r.top + 1
+	payload := r.checkpointPayload()
+	first := roundUp(commitHeaderBytes+int64(len(payload)), blockBytes)
+	end := first + copyBytes
+	if len(copies) > 0 {
+		// The state once more, behind the copies: should the checkpoint be
+		// damaged one day, nothing that only the copied groups knew is gone.
+		end += roundUp(commitHeaderBytes+int64(len(payload)-preambleBytes), blockBytes)
+	}
+	before := int64(0)
+	if len(r.segments) > 0 {
+		before = r.newest().end
+	}
+	patchPreface(payload, preface{position{number, end}, before})
+	seed, err := r.newSeed()
+	if err != nil {
+		return err
+	}
+	f, fileSize, err := r.takeFileAnyway(number, end+r.GroupBytesMax())
+	if err != nil {
+		return err
+	}
+	s := &segment{number: number, seed: seed, fileSize: fileSize, end: end, lanes: map[uint32]span{}}
+	r.stage = appendCommitFrame(r.stage[:0], kindCheckpoint, seed, 0, payload)
+	_, err = f.WriteAt(r.stage, 0)
+	at := first
+	for i := 0; err == nil && i < len(copies); i++ {
+		err = r.copyBatch(f, s, copies[i], at)
+		at += FrameBytes(int(copies[i].ref.Bytes))
+	}
+	if err == nil && len(copies) > 0 {
+		r.stage = appendCommitFrame(r.stage[:0], kindCommit, seed, at, payload[preambleBytes:])
+		_, err = f.WriteAt(r.stage, at)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("spool: write segment %d: %w", number, err), f.Close())
+	}
+	if err := r.publish(f, s); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	for _, c := range copies {
+		c.ref.Segment, c.ref.Block = number, c.block
+	}
+	return nil
+}
+
+// batchCopy is a batch on its way from the old newest segment to the new one.
+type batchCopy struct {
+	lane  uint32
+	ref   *Ref
+	block uint32 // where the copy is
+}
+
+// toCopy lists the live batches from D on in the order of the log.
+func (r *recovery) toCopy(lanes []LaneState) (copies []*batchCopy, bytes int64) {
+	for i := range lanes {
+		for j := range lanes[i].Batches {
+			ref := &lanes[i].Batches[j]
+			if !(position{ref.Segment, int64(ref.Block) * blockBytes}).less(r.durable) {
+				copies = append(copies, &batchCopy{lane: lanes[i].ID, ref: ref})
+				bytes += FrameBytes(int(ref.Bytes))
+			}
+		}
+	}
+	slices.SortFunc(copies, func(a, b *batchCopy) int { return int(int64(a.ref.Block) - int64(b.ref.Block)) })
+	return copies, bytes
+}
+
+// copyBatch writes the frame again with the checksum of its new place. Its
+// payload was checked when it was found.
+func (r *recovery) copyBatch(to vfs.File, s *segment, c *batchCopy, at int64) error {
+	from := r.found[len(r.found)-1]
+	n := batchHeaderBytes + int(c.ref.Bytes)
+	r.stage = slices.Grow(r.stage[:0], n)[:n]
+	if err := readFull(from.file, r.stage, int64(c.ref.Block)*blockBytes); err != nil {
+		return err
+	}
+	sealHeader(r.stage[:batchHeaderBytes], s.seed, at)
+	if _, err := to.WriteAt(r.stage, at); err != nil {
+		return err
+	}
+	c.block = uint32(at / blockBytes)
+	s.note(c.lane, c.ref.First, c.ref.Next())
+	return nil
+}
+
+// takeFileAnyway finds a file for the segment of a recovery. When neither a
+// spare nor a limit allows one it asks the volume itself: a start must not fail
+// because the spool is full.
+func (r *recovery) takeFileAnyway(number uint32, needBytes int64) (vfs.File, int64, error) {
+	f, size, err := r.takeFile(number, needBytes, 0)
+	if !errors.Is(err, ErrFull) {
+		return f, size, err
+	}
+	if len(r.found) == 0 {
+		return nil, 0, fmt.Errorf("%w: no room for the first segment of %d bytes in %s above spool.min_free_bytes (%d)",
+			ErrTooSmall, r.segmentBytes, r.dir, r.options.MinFreeBytes)
+	}
+	f, err = r.makeSegmentFile(number, needBytes)
+	if errors.Is(err, ErrFull) {
+		err = fmt.Errorf("%w: recovery needs %d bytes in %s and the volume has no room; free some", ErrTooSmall, needBytes, r.dir)
+	}
+	return f, needBytes, err
+}
+
+// tidy is step 8; then what no lane needs any more goes, and spares are made.
+func (r *recovery) tidy() error {
+	for _, s := range r.segments[:len(r.segments)-1] {
+		if !s.cut || s.fileSize <= s.end {
+			continue
+		}
+		f, err := r.fs.OpenFile(r.path(s.name()), vfs.Write)
+		if err == nil {
+			if err = f.Truncate(s.end); err == nil {
+				err = f.Sync() // or a power cut brings the void bytes back
+			}
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			return fmt.Errorf("spool: cut off segment %d: %w", s.number, err)
+		}
+		r.addBytes(s.end - s.fileSize)
+		s.fileSize = s.end
+	}
+	if err := r.Sync(); err != nil {
+		return err
+	}
+	spares, err := r.ensureSpares()
+	if err != nil {
+		return err
+	}
+	if !spares {
+		r.logger.Warn("spool: no room for spare segments; new lines wait until there is some", "dir", r.dir)
+	}
+	return nil
+}
