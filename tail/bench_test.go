@@ -1,0 +1,174 @@
+package tail
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// onlyOpener keeps the files it is handed.
+type onlyOpener struct{ files []*File }
+
+func (o *onlyOpener) Open(f *File) { f.SetID(uint64(len(o.files)) + 1); o.files = append(o.files, f) }
+func (o *onlyOpener) Gone(uint64)  {}
+
+// open returns a file of n lines of the given length, handed out.
+func open(tb testing.TB, lines, length int) (f *File, path string) {
+	path = filepath.Join(tb.TempDir(), "a.log")
+	var b bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&b, "%0*d\n", length, i)
+	}
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
+		tb.Fatal(err)
+	}
+	w, err := NewWatcher(Options{NoInotify: true, Blocks: []Block{{Name: "b", Paths: []string{path}, LineBytesMax: 1 << 20}}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	o := &onlyOpener{}
+	w.handler = o
+	w.scan()
+	w.admit()
+	tb.Cleanup(w.end)
+	return o.files[0], path
+}
+
+// again puts f back to its start.
+func (f *File) again() { f.rd.restart(); f.pending = 0 }
+
+func TestReadAllocatesNothing(t *testing.T) {
+	f, _ := open(t, 2000, 100)
+	buf := make([]byte, 64<<10)
+	now := time.Now()
+	lines := 0
+	allocs := testing.AllocsPerRun(10, func() {
+		f.again()
+		for {
+			n, _, err := f.Fill(buf, now)
+			if err != nil || n == 0 {
+				break
+			}
+			for _, ok := f.Next(); ok; _, ok = f.Next() {
+				lines++
+			}
+			f.Cursor()
+		}
+		if f.FingerprintChanged() {
+			f.Fingerprint()
+		}
+	})
+	if allocs != 0 || lines != 11*2000 {
+		t.Errorf("%v allocations, %d lines", allocs, lines)
+	}
+}
+
+// BenchmarkSplit is Next over a filled buffer; BenchmarkIndexByte is the least that finding the same newlines
+// can cost; BenchmarkRead has the system calls too.
+func BenchmarkSplit(b *testing.B) {
+	for _, length := range []int{20, 100, 1000} {
+		b.Run(fmt.Sprint(length), func(b *testing.B) {
+			f, _ := open(b, 256<<10/length, length)
+			buf := make([]byte, 300<<10)
+			n, _, err := f.Fill(buf, time.Now())
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(n))
+			b.ReportAllocs()
+			for b.Loop() {
+				f.rd.pos = 0
+				for f.rd.pos < n {
+					if _, ok := f.Next(); !ok {
+						b.Fatal("no line")
+					}
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkIndexByte(b *testing.B) {
+	for _, length := range []int{20, 100, 1000} {
+		b.Run(fmt.Sprint(length), func(b *testing.B) {
+			_, path := open(b, 256<<10/length, length)
+			data, err := os.ReadFile(path)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(len(data)))
+			for b.Loop() {
+				for rest := data; len(rest) > 0; {
+					rest = rest[bytes.IndexByte(rest, '\n')+1:]
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	f, _ := open(b, 100_000, 100)
+	buf := make([]byte, 256<<10)
+	b.SetBytes(100_000 * 101)
+	b.ReportAllocs()
+	now := time.Now()
+	for b.Loop() {
+		f.again()
+		for {
+			n, _, err := f.Fill(buf, now)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if n == 0 {
+				break
+			}
+			for _, ok := f.Next(); ok; _, ok = f.Next() {
+			}
+		}
+	}
+}
+
+// BenchmarkIdleScan is what 10,000 files at rest cost per scan.
+func BenchmarkIdleScan(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 10_000 {
+		sub := filepath.Join(dir, fmt.Sprint(i%100))
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("%d.log", i)), []byte("x\n"), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	w, err := NewWatcher(Options{NoInotify: true, OpenFilesMax: 64, Blocks: []Block{{Name: "b", Paths: []string{dir + "/**/*.log"}, LineBytesMax: 1 << 20}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	o := &onlyOpener{}
+	w.handler = o
+	buf := make([]byte, FillBytesMin)
+	for read := 0; read < 10_000 || w.walker.changed(); {
+		w.takeBack()
+		w.scan()
+		w.admit()
+		for _, f := range o.files[read:] {
+			if _, _, err := f.Fill(buf, time.Now()); err != nil {
+				b.Fatal(err)
+			}
+			for _, ok := f.Next(); ok; _, ok = f.Next() {
+			}
+			f.Release()
+		}
+		read = len(o.files)
+		if read == 10_000 {
+			time.Sleep(100 * time.Millisecond) // until the directories are old enough to be trusted
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w.scan()
+	}
+}

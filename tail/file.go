@@ -1,0 +1,363 @@
+package tail
+
+import (
+	"bytes"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// File is one open source. Its methods belong to the goroutine that holds it (from Handler.Open to Release);
+// it reads through the caller's buffer and keeps 2.5 KB of its own.
+//
+// One turn of a reader:
+//
+//	n, st, err := f.Fill(buf, now)   grow buf and fill again if st.NeedBytes > 0
+//	for line, ok := f.Next(); ok; line, ok = f.Next() { take line.Bytes }
+//	nothing new at st.EOF: f.Flush(buf, now), later f.Release()
+//
+// Next must run to its false, or Unfill be called, before buf is used for anything else.
+type File struct {
+	w     *Watcher
+	block *Block
+	rule  rule
+
+	// Written by Run at any time, read by the reader.
+	path   atomic.Pointer[string]
+	gone   atomic.Bool  // no pattern finds it now
+	ready  atomic.Bool  // something happened to it since TakeReady
+	check  atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
+	shrunk atomic.Int64 // size before a scan saw it shrink; 0: none did
+	notify atomic.Pointer[chan<- struct{}]
+
+	id atomic.Uint64 // written once by the receiver
+
+	// Owned by the holder.
+	fd       int // -1: closed; only Run opens and closes
+	rd       *reading
+	cur      Cursor      // while closed
+	fp       Fingerprint // Prefix is brought up to date when asked for
+	fpTold   Fingerprint
+	pending  int       // bytes of the unfinished last line, as last seen
+	nulTo    int64     // bytes from the offset to here are NUL, as last seen
+	sizeSeen int64     // largest end of file that Fill saw
+	grewAt   time.Time // when Fill last saw new bytes
+	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
+
+	restarted bool // Flush met a truncation that no Status has told yet
+
+	src source // owned by Run
+}
+
+// ID returns the number the receiver gave the source, 0 before SetID.
+func (f *File) ID() uint64 { return f.id.Load() }
+
+// SetID names a new source, once.
+func (f *File) SetID(id uint64) {
+	if id == 0 || !f.id.CompareAndSwap(0, id) && f.id.Load() != id {
+		panic(fmt.Sprintf("BUG: tail: SetID(%d) of source %d", id, f.id.Load()))
+	}
+}
+
+// Block returns the name of the source block.
+func (f *File) Block() string { return f.block.Name }
+
+// Path returns where the file was seen last. It follows renames; a file that left every pattern keeps the
+// last path a pattern found it at.
+func (f *File) Path() string { return *f.path.Load() }
+
+// Fingerprint grows until 1024 bytes were read, and changes when the content is replaced in place.
+func (f *File) Fingerprint() Fingerprint {
+	if f.rd != nil {
+		f.fp.Prefix, f.fp.PrefixBytes = f.rd.prefix()
+	}
+	return f.fp
+}
+
+// FingerprintChanged tells whether Fingerprint differs from what the spool knew, or from the last call.
+func (f *File) FingerprintChanged() bool {
+	told := f.fpTold
+	f.fpTold = f.Fingerprint()
+	return told != f.fpTold
+}
+
+// Cursor is the place behind the last line handed out (and behind what was dropped after it). A hash of 256
+// bytes; no I/O.
+func (f *File) Cursor() Cursor {
+	if f.rd == nil {
+		return f.cur
+	}
+	return f.rd.cursor()
+}
+
+// Attach makes the watcher send to notify, without blocking, when it thinks that the file changed. One channel
+// of capacity 1 may serve all files of a reader: TakeReady tells which. Only a hint: the reader also polls.
+func (f *File) Attach(notify chan<- struct{}) { f.notify.Store(&notify) }
+
+// TakeReady tells whether there was a hint since the last call.
+func (f *File) TakeReady() bool { return f.ready.Swap(false) }
+
+// Wanted tells that unread files wait for a descriptor: a reader then releases files at their end at once and
+// busy ones after their turn.
+func (f *File) Wanted() bool { return f.w.wanted.Load() }
+
+// Pending returns the length of the unfinished last line that Flush will hand out when it is due, else 0.
+func (f *File) Pending() int {
+	if f.noFlush {
+		return 0
+	}
+	return f.pending
+}
+
+// Fill reads from the offset on into buf and returns how many bytes Next has; 0: nothing new (call again at
+// once if !st.EOF). An unfinished line is read again by the next Fill, unless nothing was added to it.
+//
+// buf starts with the last bytes before the offset, read again: that and the head of the file show in one or
+// two system calls whether the content is still the one that was being read. If not, the source starts again
+// at 0. len(buf) >= FillBytesMin.
+func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
+	r := f.rd
+	if len(buf) < FillBytesMin {
+		panic(fmt.Sprintf("BUG: tail: Fill with %d bytes", len(buf)))
+	}
+	if r.buf != nil && r.pos != r.from {
+		panic("BUG: tail: Fill before Next was drained or Unfill called")
+	}
+	r.settle()
+	st.Gone = f.gone.Load()
+	check := f.check.Swap(false)
+	n, err = f.fill(buf, check, &st)
+	st.Truncated = st.Truncated || f.restarted
+	f.restarted = false
+	if err != nil {
+		f.check.Store(true)
+		return 0, st, fmt.Errorf("read %s at offset %d: %w", f.Path(), r.offset(), err)
+	}
+	f.w.stats.bytesRead.Add(uint64(n))
+	if n > f.pending || st.Truncated {
+		f.grewAt, f.noFlush = now, false
+	} else if n == f.pending && st.EOF && !check {
+		r.settle()
+		return 0, st, nil
+	}
+	if n == 0 {
+		r.settle() // the caller has nothing to drain and uses buf for other files
+		return 0, st, nil
+	}
+	st.NeedBytes = f.needBytes(buf, n)
+	return n, st, nil
+}
+
+// fill reads, compares and places buf.
+func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
+	r := f.rd
+	m, err := pread(f.fd, buf, r.base-int64(r.anchorLen))
+	if err != nil {
+		return 0, err
+	}
+	st.Shrunk = m < r.anchorLen
+	replaced := st.Shrunk || !bytes.Equal(buf[:r.anchorLen], r.anchor[:r.anchorLen])
+	if !replaced && r.headLen > r.anchorLen && (check || m > r.anchorLen) {
+		if replaced, err = r.replaced(f.fd); err != nil {
+			return 0, err
+		}
+	}
+	if replaced {
+		f.startAgain()
+		st.Truncated = true
+		if m, err = pread(f.fd, buf, 0); err != nil {
+			return 0, err
+		}
+	}
+	st.EOF = m < len(buf)
+	f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
+	r.place(buf[:m], r.anchorLen)
+	data := r.buf[r.pos:]
+	if r.at.state == Fresh && len(data) >= nulRunBytesMin && data[0] == 0 && nulRun(data) == len(data) {
+		return f.hole(buf, st)
+	}
+	return len(data), nil
+}
+
+// holeChunksMax bounds how much of a hole one Fill looks through.
+const holeChunksMax = 64
+
+// hole looks for the end of a run of NULs that fills the buffer. Found: the offset jumps there. At the end of
+// the file nothing moves: a writer that reserved room may still fill it from the front.
+func (f *File) hole(buf []byte, st *Status) (int, error) {
+	r := f.rd
+	off := r.offset()
+	p := max(off+int64(len(r.buf)-r.pos), f.nulTo)
+	r.settle()
+	s, err := statFD(f.fd)
+	if err != nil {
+		return 0, err
+	}
+	for range holeChunksMax {
+		p = seekData(f.fd, p, s.size)
+		n, err := pread(f.fd, buf, p)
+		if err != nil {
+			return 0, err
+		}
+		if n == 0 {
+			f.nulTo, st.EOF = min(p, s.size), true
+			f.pending, f.noFlush = 0, true
+			return 0, nil
+		}
+		run := nulRun(buf[:n])
+		p += int64(run)
+		if run == n {
+			continue
+		}
+		f.w.stats.nulBytes.Add(uint64(p - off))
+		r.jump(p)
+		f.nulTo, f.pending = 0, 0
+		m, err := pread(f.fd, buf, r.base-int64(r.anchorLen))
+		if err != nil {
+			return 0, err
+		}
+		m = max(m, r.anchorLen) // cut short just now: the next Fill finds out
+		st.EOF = m < len(buf)
+		f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
+		r.place(buf[:m], r.anchorLen)
+		return m - r.pos, nil
+	}
+	f.nulTo, st.EOF = p, false
+	return 0, nil
+}
+
+// startAgain is for content that was replaced in place: truncated, or truncated and grown past the offset.
+func (f *File) startAgain() {
+	off := f.rd.offset()
+	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - off
+	f.w.stats.truncations.Add(1)
+	f.w.stats.lostBytes.Add(uint64(max(lost, 0)))
+	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off, "unread_bytes_lost", max(lost, 0))
+	f.rd.restart()
+	f.pending, f.nulTo, f.sizeSeen = 0, 0, 0
+}
+
+// needBytes returns the buffer size the first line needs if n bytes that fill buf do not hold it.
+func (f *File) needBytes(buf []byte, n int) int {
+	r := f.rd
+	if r.buf == nil || len(r.buf) < len(buf) || r.at.state == Discard {
+		return 0
+	}
+	enough := anchorBytesMax + f.rule.bytesMax + 2
+	if len(buf) >= enough || bytes.IndexByte(r.buf[r.pos:], '\n') >= 0 {
+		return 0
+	}
+	return min(2*len(buf), enough)
+}
+
+// Next returns the next record of the filled bytes; ok == false: Fill again. No allocation, no copy.
+func (f *File) Next() (l Line, ok bool) {
+	r := f.rd
+	data := r.buf[r.pos:]
+	// The ordinary line. A NUL may begin a hole, 0xEF a byte order mark.
+	if len(data) > 0 && r.at.state == Fresh && data[0] != 0 && data[0] != 0xEF {
+		if i := bytes.IndexByte(data, '\n'); i >= 0 && i <= f.rule.bytesMax {
+			end := i
+			if i > 0 && data[i-1] == '\r' {
+				end--
+			}
+			from := r.offset()
+			r.pos += i + 1
+			return Line{Bytes: data[:end:end], Offset: from, End: r.offset()}, true
+		}
+	}
+	return f.nextOdd()
+}
+
+// nextOdd is Next for everything that is not an ordinary line.
+func (f *File) nextOdd() (l Line, ok bool) {
+	r := f.rd
+	for {
+		data := r.buf[r.pos:]
+		p := f.rule.split(data, r.lineAt())
+		if p.n == 0 {
+			if r.buf != nil {
+				f.pending = len(data)
+			}
+			r.settle()
+			return Line{}, false
+		}
+		f.countPiece(&p)
+		l = Line{Bytes: data[p.from:p.to:p.to], Offset: r.offset() + int64(p.from), Part: p.part, Cut: p.cut}
+		r.pos += p.n
+		r.at = p.next
+		l.End = r.offset()
+		if p.emit {
+			return l, true
+		}
+	}
+}
+
+func (f *File) countPiece(p *piece) {
+	s := &f.w.stats
+	if p.nul > 0 {
+		s.nulBytes.Add(uint64(p.nul))
+	}
+	if p.dropped > 0 {
+		s.oversizeBytes.Add(uint64(p.dropped))
+	}
+	if p.oversize {
+		s.oversize[f.rule.oversize].Add(1)
+	}
+}
+
+// Unfill drops what is filled and not handed out; the next Fill reads it again. buf must still hold it.
+func (f *File) Unfill() {
+	if f.rd.buf != nil {
+		f.rd.settle()
+		f.pending = 0
+	}
+}
+
+// Flush hands out an unfinished last line that did not grow for IdleFlush. What follows it in the file is its
+// next part (Line.Part), and a newline alone is then no record. A CR that may be half a delimiter and the
+// first bytes of a rune stay back. Call it when Next is drained and Fill had nothing new.
+func (f *File) Flush(buf []byte, now time.Time) (l Line, ok bool, err error) {
+	r := f.rd
+	if f.Pending() == 0 || r.buf != nil || now.Sub(f.grewAt) < f.block.IdleFlush {
+		return Line{}, false, nil
+	}
+	var st Status
+	n, err := f.fill(buf, true, &st)
+	if err != nil {
+		return Line{}, false, fmt.Errorf("read %s at offset %d: %w", f.Path(), r.offset(), err)
+	}
+	if n != f.pending || !st.EOF || st.Truncated {
+		// It moved after all: the next Fill tells.
+		f.Unfill()
+		f.check.Store(true)
+		f.restarted = f.restarted || st.Truncated
+		return Line{}, false, nil
+	}
+	data := r.buf[r.pos:]
+	to := f.rule.flushable(data, r.lineAt())
+	if to == 0 {
+		f.noFlush = true
+		r.settle()
+		return Line{}, false, nil
+	}
+	l = Line{Bytes: data[:to:to], Offset: r.offset(), End: r.offset() + int64(to)}
+	if r.at.state == Continued {
+		l.Part = r.at.part
+	}
+	r.pos += to
+	r.at = lineAt{state: Continued, part: l.Part + 1}
+	r.settle()
+	f.pending -= to
+	f.grewAt = now
+	f.w.stats.idleFlushes.Add(1)
+	return l, true, nil
+}
+
+// Release gives the file back to the watcher, which hands it out again when it grows. It never blocks. The
+// caller must not touch f or the bytes of its lines any more.
+func (f *File) Release() {
+	f.Unfill()
+	f.notify.Store(nil)
+	f.w.giveBack(f)
+}

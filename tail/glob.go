@@ -1,0 +1,325 @@
+package tail
+
+// A walk turns patterns into candidate paths. Directories are listed only when their times changed since the
+// last listing (or are too young to tell), and a walk is repeated only when one of them did: at rest a scan
+// costs one stat per directory and one per file.
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	dirsMax  = 65536 // directories in one walk
+	depthMax = 64    // levels below a pattern's base
+	// Two changes of a directory within one tick of the file system's clock leave one time: a listing made
+	// this soon after a change is not trusted.
+	racyNanos = int64(2 * time.Second)
+)
+
+// pattern is one entry of Block.Paths, cut at slashes.
+type pattern struct {
+	block int
+	text  string
+	base  string   // longest leading part without wildcards
+	segs  []string // the rest; "**" stands for any number of directories
+	whole bool     // slashes inside braces: everything below base is compared with text
+}
+
+type candidate struct {
+	block int
+	path  string
+}
+
+// dir is one directory as it was listed last.
+type dir struct {
+	path    string
+	stat    fileStat
+	missing bool  // stat failed
+	err     error // of the listing
+	racy    bool
+	entries []dirEntry
+	walk    uint64 // last walk that visited it
+}
+
+type dirEntry struct {
+	name string
+	mode fs.FileMode // type bits only
+}
+
+type walker struct {
+	patterns []pattern
+	excludes [][]string // per block
+	skipDir  func(*fileStat) bool
+	warn     func(path, what string)
+
+	dirs  map[string]*dir
+	walks uint64
+	links map[string]bool // symlinks met on the way to deeper segments: does the target exist?
+	found []candidate
+	seen  map[walkStep]bool
+	full  bool // dirsMax was reached
+}
+
+// walkStep is a place in the search: pattern, directory, next segment.
+type walkStep struct {
+	pattern, seg int
+	path         string
+}
+
+func newWalker(blocks []Block) *walker {
+	w := &walker{dirs: map[string]*dir{}}
+	for i, b := range blocks {
+		for _, p := range b.Paths {
+			w.patterns = append(w.patterns, parsePattern(i, p))
+		}
+		w.excludes = append(w.excludes, b.Exclude)
+	}
+	return w
+}
+
+func parsePattern(block int, text string) pattern {
+	text = cleanSlashes(text)
+	base, rest := doublestar.SplitPattern(text)
+	p := pattern{block: block, text: text, base: base, segs: strings.Split(rest, "/")}
+	depth := 0
+	for i := 0; i < len(rest); i++ {
+		switch rest[i] {
+		case '\\':
+			i++
+		case '{':
+			depth++
+		case '}':
+			depth--
+		case '/':
+			p.whole = p.whole || depth > 0
+		}
+	}
+	return p
+}
+
+func cleanSlashes(s string) string {
+	for strings.Contains(s, "//") {
+		s = strings.ReplaceAll(s, "//", "/")
+	}
+	return s
+}
+
+// changed tells whether the next walk may find something else than the last one.
+func (w *walker) changed() bool {
+	if w.walks == 0 {
+		return true
+	}
+	for _, d := range w.dirs {
+		s, err := statPath(d.path)
+		if d.racy || (err != nil) != d.missing || err == nil && (!s.same(&d.stat) || !s.is(&d.stat)) {
+			return true
+		}
+	}
+	for path, there := range w.links {
+		if _, err := statPath(path); (err == nil) != there {
+			return true
+		}
+	}
+	return false
+}
+
+// walk returns the candidates in the order of blocks, patterns and names. The same path may come twice.
+// now is the wall clock in nanoseconds. The result is valid until the next walk.
+func (w *walker) walk(now int64) []candidate {
+	w.walks++
+	w.found, w.full = w.found[:0], false
+	w.seen = map[walkStep]bool{}
+	w.links = map[string]bool{}
+	for i := range w.patterns {
+		p := &w.patterns[i]
+		if p.whole {
+			w.everything(i, p.base, nil, now)
+		} else {
+			w.descend(i, p.base, 0, nil, now)
+		}
+	}
+	for path, d := range w.dirs {
+		if d.walk != w.walks {
+			delete(w.dirs, path)
+		}
+	}
+	w.seen = nil
+	return w.found
+}
+
+// descend matches segment seg of pattern i in the directory at path. above holds the directories on the way
+// here: a symlink back to one of them is not followed.
+func (w *walker) descend(i int, path string, seg int, above []*dir, now int64) {
+	p := &w.patterns[i]
+	step := walkStep{i, seg, path}
+	if w.seen[step] {
+		return
+	}
+	w.seen[step] = true
+	d := w.list(path, above, now)
+	if d == nil {
+		return
+	}
+	above = append(above[:len(above):len(above)], d)
+	last := seg == len(p.segs)-1
+	s := p.segs[seg]
+	if s == "**" {
+		if !last {
+			w.descend(i, path, seg+1, above[:len(above)-1], now)
+		}
+		for _, e := range d.entries {
+			if w.leadsOn(path, e) {
+				w.descend(i, join(path, e.name), seg, above, now)
+			} else if last {
+				w.add(p.block, join(path, e.name))
+			}
+		}
+		return
+	}
+	for _, e := range d.entries {
+		if ok, err := doublestar.Match(s, e.name); !ok || err != nil {
+			continue
+		}
+		switch {
+		case !last:
+			if w.leadsOn(path, e) {
+				w.descend(i, join(path, e.name), seg+1, above, now)
+			}
+		case s != "*" || !e.mode.IsDir(): // "*" means files; a directory named by more than that is told
+			w.add(p.block, join(path, e.name))
+		}
+	}
+	if errors.Is(d.err, fs.ErrPermission) && !hasMeta(s) {
+		// A directory that may be searched but not listed.
+		if next := join(path, s); last {
+			w.add(p.block, next)
+		} else {
+			w.descend(i, next, seg+1, above, now)
+		}
+	}
+}
+
+// everything compares all paths below path with the whole pattern.
+func (w *walker) everything(i int, path string, above []*dir, now int64) {
+	p := &w.patterns[i]
+	d := w.list(path, above, now)
+	if d == nil {
+		return
+	}
+	above = append(above[:len(above):len(above)], d)
+	for _, e := range d.entries {
+		full := join(path, e.name)
+		if w.leadsOn(path, e) {
+			w.everything(i, full, above, now)
+		} else if ok, err := doublestar.Match(p.text, full); ok && err == nil {
+			w.add(p.block, full)
+		}
+	}
+}
+
+func (w *walker) add(block int, path string) {
+	for _, x := range w.excludes[block] {
+		if ok, err := doublestar.Match(x, path); ok && err == nil {
+			return
+		}
+	}
+	w.found = append(w.found, candidate{block, path})
+}
+
+// leadsOn tells whether an entry is a directory or a symlink to one.
+func (w *walker) leadsOn(path string, e dirEntry) bool {
+	if e.mode.IsDir() {
+		return true
+	}
+	if e.mode&(fs.ModeSymlink|fs.ModeIrregular) == 0 {
+		return false
+	}
+	full := join(path, e.name)
+	s, err := statPath(full)
+	w.links[full] = err == nil
+	return err == nil && s.isDir()
+}
+
+// list returns the directory at path as it is now, nil if it must not be entered.
+func (w *walker) list(path string, above []*dir, now int64) *dir {
+	d := w.dirs[path]
+	if d == nil {
+		if len(w.dirs) >= dirsMax {
+			if !w.full {
+				w.warn(path, "the patterns reach more than 65536 directories; the rest is not searched")
+			}
+			w.full = true
+			return nil
+		}
+		d = &dir{path: path, racy: true}
+		w.dirs[path] = d
+	}
+	if d.walk != w.walks {
+		d.walk = w.walks
+		w.refresh(d, now)
+	}
+	if d.stat.mode != 0 && w.skipDir(&d.stat) || len(above) > depthMax {
+		return nil
+	}
+	for _, a := range above {
+		if d.stat.ino != 0 && a.stat.is(&d.stat) {
+			return nil
+		}
+	}
+	return d
+}
+
+func (w *walker) refresh(d *dir, now int64) {
+	s, err := statPath(d.path)
+	if err != nil {
+		d.stat, d.err, d.missing, d.racy, d.entries = fileStat{}, nil, true, false, nil
+		if !gone(err) {
+			w.warn(d.path, "directory cannot be searched: "+err.Error())
+		}
+		return
+	}
+	if !d.missing && !d.racy && s.same(&d.stat) && s.is(&d.stat) {
+		return
+	}
+	d.stat, d.missing, d.entries = s, false, nil
+	d.racy = now-max(s.mtime, s.ctime) < racyNanos
+	var list []os.DirEntry
+	list, d.err = os.ReadDir(d.path)
+	for _, e := range list {
+		d.entries = append(d.entries, dirEntry{e.Name(), e.Type()})
+	}
+	if d.err != nil && !gone(d.err) {
+		w.warn(d.path, "directory cannot be listed: "+d.err.Error())
+	}
+}
+
+// gone tells whether err says that a path names nothing.
+func gone(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR)
+}
+
+// join is filepath.Join without cleaning: names come from the kernel.
+func join(dir, name string) string {
+	if strings.HasSuffix(dir, "/") {
+		return dir + name
+	}
+	return dir + "/" + name
+}
+
+func hasMeta(seg string) bool { return strings.ContainsAny(seg, `*?[{\`) }
+
+// realPath returns where a path leads, or path itself if that cannot be told.
+func realPath(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}

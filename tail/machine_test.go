@@ -1,0 +1,261 @@
+package tail
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// machine is a watcher and a reader that keeps what a spool would keep.
+type machine struct {
+	t       *testing.T
+	dir     string
+	inotify bool
+	opts    Options
+	out     strings.Builder
+
+	w     *Watcher
+	ahead time.Duration // the clock was moved forward by
+
+	mu     sync.Mutex
+	opened []*File // handed over, not taken yet
+	told   []string
+	gone   []string
+
+	held   []*File
+	buf    []byte
+	known  map[uint64]Known
+	lastID uint64
+	onLine func(*File, Line)
+
+	onTruncated func(*File)
+	hold        bool // read but do not release
+}
+
+func newMachine(t *testing.T, inotify bool) *machine {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &machine{t: t, dir: dir, inotify: inotify, buf: make([]byte, FillBytesMin), known: map[uint64]Known{}}
+	m.opts = Options{ScanInterval: time.Second, NoInotify: !inotify, Logger: slog.New(warnings{m})}
+	m.onLine = m.printLine
+	m.onTruncated = func(f *File) { m.say("truncated %s", m.rel(f.Path())) }
+	t.Cleanup(m.stop)
+	return m
+}
+
+// Open and Gone are the Handler.
+func (m *machine) Open(f *File) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opened = append(m.opened, f)
+}
+
+func (m *machine) Gone(id uint64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = append(m.gone, fmt.Sprintf("gone %s", m.rel(m.known[id].Path)))
+	delete(m.known, id)
+}
+
+func (m *machine) rel(path string) string { return strings.TrimPrefix(path, m.dir+"/") }
+
+// warnings is a slog.Handler that prints warnings as part of the output.
+type warnings struct{ m *machine }
+
+func (h warnings) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelWarn }
+func (h warnings) WithAttrs([]slog.Attr) slog.Handler           { return h }
+func (h warnings) WithGroup(string) slog.Handler                { return h }
+func (h warnings) Handle(_ context.Context, r slog.Record) error {
+	path := ""
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "path" {
+			path = h.m.rel(a.Value.String())
+		}
+		return true
+	})
+	h.m.mu.Lock()
+	defer h.m.mu.Unlock()
+	h.m.told = append(h.m.told, fmt.Sprintf("warning %s: %s", path, r.Message))
+	return nil
+}
+
+func (m *machine) start() {
+	if m.w != nil {
+		return
+	}
+	if len(m.opts.Blocks) == 0 {
+		if err := m.block(nil); err != nil {
+			m.t.Fatal(err)
+		}
+	}
+	m.opts.Known = nil
+	for _, id := range slices.Sorted(maps.Keys(m.known)) {
+		m.opts.Known = append(m.opts.Known, m.known[id])
+	}
+	w, err := NewWatcher(m.opts)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	w.now = func() time.Time { return time.Now().Add(m.ahead) }
+	m.w = w
+	w.handler = m
+	w.notify.start()
+}
+
+func (m *machine) stop() {
+	if m.w == nil {
+		return
+	}
+	m.take()
+	for _, f := range m.held {
+		if f.ID() == 0 {
+			m.lastID++
+			f.SetID(m.lastID)
+		}
+		m.remember(f)
+		f.Release()
+	}
+	m.w.takeBack()
+	m.w.end()
+	if n := m.w.Stats().Open; n != 0 {
+		m.t.Errorf("%d descriptors left open", n)
+	}
+	m.held, m.w = nil, nil
+}
+
+// events hands what inotify has to say within a moment to the watcher, as Run does.
+func (m *machine) events() {
+	for {
+		select {
+		case ev := <-m.w.notify.events():
+			m.w.onEvents(ev)
+		case err := <-m.w.notify.errors():
+			m.t.Error(err)
+		case <-time.After(5 * time.Millisecond):
+			return
+		}
+	}
+}
+
+func (m *machine) take() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.held = append(m.held, m.opened...)
+	m.opened = nil
+}
+
+// poll reads until nothing comes any more.
+func (m *machine) poll() {
+	m.start()
+	for quiet := 0; quiet < 3; {
+		if m.inotify {
+			m.events()
+		}
+		m.w.takeBack()
+		m.w.scan()
+		m.w.admit()
+		if m.turn() {
+			quiet = 0
+		} else {
+			quiet++
+		}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.Sort(m.told)
+	for _, s := range m.told {
+		m.out.WriteString(s + "\n")
+	}
+	m.told = nil
+	m.out.WriteString("--\n")
+}
+
+// turn reads every file held once and releases those at their end; it tells whether there was anything.
+func (m *machine) turn() (some bool) {
+	m.take()
+	held := m.held
+	m.held = nil
+	for _, f := range held {
+		if f.ID() == 0 {
+			m.lastID++
+			f.SetID(m.lastID)
+		}
+		got, idle := m.read(f)
+		some = some || got
+		m.remember(f)
+		if idle && !m.hold && (f.Pending() == 0 || f.Wanted()) {
+			f.Release()
+		} else {
+			m.held = append(m.held, f)
+		}
+	}
+	return some
+}
+
+func (m *machine) read(f *File) (some, idle bool) {
+	n, st, err := f.Fill(m.buf, m.w.now())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if st.Truncated {
+		m.onTruncated(f)
+	}
+	if st.NeedBytes > len(m.buf) {
+		f.Unfill()
+		m.buf = make([]byte, st.NeedBytes)
+		return true, false
+	}
+	for l, ok := f.Next(); ok; l, ok = f.Next() {
+		m.onLine(f, l)
+		some = true
+	}
+	if n > 0 {
+		return some, false
+	}
+	l, ok, err := f.Flush(m.buf, m.w.now())
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	if ok {
+		m.onLine(f, l)
+	}
+	return ok, !ok && st.EOF
+}
+
+func (m *machine) say(format string, a ...any) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.told = append(m.told, fmt.Sprintf(format, a...))
+}
+
+func (m *machine) printLine(f *File, l Line) {
+	text := strconv.Quote(string(l.Bytes))
+	if len(l.Bytes) > 60 {
+		text = fmt.Sprintf("%q...%q (%d)", l.Bytes[:20], l.Bytes[len(l.Bytes)-20:], len(l.Bytes))
+	}
+	// Offsets have leading zeros to sort.
+	s := fmt.Sprintf("%s %04d-%04d %s", m.rel(f.Path()), l.Offset, l.End, text)
+	if l.Part > 0 {
+		s += fmt.Sprintf(" part %d", l.Part)
+	}
+	if l.Cut {
+		s += " cut"
+	}
+	m.say("%s", s)
+}
+
+func (m *machine) remember(f *File) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.known[f.ID()] = Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: f.Fingerprint(), Cursor: f.Cursor()}
+}

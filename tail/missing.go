@@ -1,0 +1,284 @@
+package tail
+
+// Sources that no pattern finds: rotated to a name outside, moved away, deleted, behind a symlink that points
+// elsewhere now. An open one is read through its descriptor until it is quiet; a closed one is looked for
+// under the other names of its directory. Cursors outlive descriptors.
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// sibling is a regular file in a directory that was searched.
+type sibling struct {
+	path string
+	st   fileStat
+}
+
+func (w *Watcher) lookForMissing() {
+	for _, f := range w.sources {
+		if f.src.seen != w.scans {
+			w.miss(f)
+		}
+	}
+	w.limitUnseen()
+}
+
+func (w *Watcher) miss(f *File) {
+	s := &f.src
+	if !s.missing {
+		s.missing, s.at, s.lostSince, s.changedAt = true, "", time.Time{}, w.now()
+		f.gone.Store(true)
+		if s.out {
+			f.hint()
+		}
+	}
+	if f.fd < 0 {
+		w.follow(f)
+		return
+	}
+	st, err := statFD(f.fd)
+	if err != nil {
+		return
+	}
+	w.note(f, st)
+	if s.out || s.waiting || f.due(w.now()) {
+		return
+	}
+	quiet := w.now().Sub(s.changedAt)
+	switch {
+	case st.nlink == 0 && quiet >= 2*w.scanGap:
+		w.forget(f)
+	case st.nlink > 0 && quiet >= w.keep.moved:
+		w.closeFile(f)
+		w.follow(f)
+	}
+}
+
+// follow looks for a closed source under another name.
+func (w *Watcher) follow(f *File) {
+	s := &f.src
+	if s.at != "" {
+		if st, err := statPath(s.at); err == nil && s.st.is(&st) {
+			w.note(f, st)
+			return
+		}
+		s.at = ""
+	}
+	if s.lostSince.IsZero() || w.rewalked {
+		if sib, ok := w.elsewhere(f); ok {
+			s.at, s.lostSince = sib.path, time.Time{}
+			w.note(f, sib.st)
+			return
+		}
+	}
+	now := w.now()
+	if s.lostSince.IsZero() {
+		s.lostSince = now
+		w.countLost(f)
+	}
+	if now.Sub(s.lostSince) >= w.keep.unseen {
+		w.forget(f)
+	}
+}
+
+// countLost tells a source that vanished with bytes that were seen and not read.
+func (w *Watcher) countLost(f *File) {
+	end := f.cursorOffset() + int64(f.pending)
+	if f.pending > 0 && !f.noFlush {
+		end = f.cursorOffset()
+	}
+	if lost := f.src.st.size - max(end, f.nulTo); lost > 0 && f.src.skip == "" {
+		w.stats.lostFiles.Add(1)
+		w.stats.lostBytes.Add(uint64(lost))
+		w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
+	}
+}
+
+// elsewhere finds the name that a missing source has now: the same path behind a moved symlink, or a sibling.
+func (w *Watcher) elsewhere(f *File) (sibling, bool) {
+	s := &f.src
+	if st, err := statPath(s.real); err == nil && s.st.is(&st) {
+		return sibling{s.real, st}, true
+	}
+	for _, dir := range []string{parent(s.real), parent(f.Path())} {
+		for _, sib := range w.siblingsIn(dir) {
+			if s.st.is(&sib.st) {
+				return sib, true
+			}
+		}
+	}
+	return sibling{}, false
+}
+
+// siblingsIn lists the regular files of a directory, once per scan.
+func (w *Watcher) siblingsIn(dir string) []sibling {
+	if list, ok := w.siblings[dir]; ok {
+		return list
+	}
+	var list []sibling
+	entries, err := os.ReadDir(dir)
+	if err != nil && !gone(err) {
+		w.warnOnce(dir, "directory cannot be searched for rotated files: "+err.Error())
+	}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		path := join(dir, e.Name())
+		if st, err := statPath(path); err == nil && st.regular() && !w.excluded[key{0, st.dev, st.ino}] {
+			list = append(list, sibling{path, st})
+		}
+	}
+	if w.siblings == nil {
+		w.siblings = map[string][]sibling{}
+	}
+	w.siblings[dir] = list
+	return list
+}
+
+// searchStrays looks for sources of the spool that no pattern found among the siblings of the path they had,
+// and enters what it finds as missing: its rest is read under the name it has now.
+func (w *Watcher) searchStrays() {
+	now := w.now()
+	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
+		if w.strayFound(f) {
+			continue
+		}
+		w.tellStray(f)
+		if now.Sub(f.src.lostSince) >= w.keep.unseen {
+			w.lostStray(f)
+		}
+	}
+}
+
+// tellStray says once that a file of the spool is nowhere.
+func (w *Watcher) tellStray(f *File) {
+	if !f.src.lostSince.IsZero() {
+		return
+	}
+	f.src.lostSince = w.now()
+	if f.src.key.block >= 0 {
+		w.stats.lostFiles.Add(1)
+		w.log.Warn("file vanished while it was not watched: what was written to it after the offset is lost, if anything was", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
+	}
+}
+
+// lostStray forgets a file of the spool.
+func (w *Watcher) lostStray(f *File) {
+	w.tellStray(f)
+	w.unstray(f)
+	w.handler.Gone(f.ID())
+}
+
+func (w *Watcher) strayFound(f *File) bool {
+	block := f.src.key.block
+	if block < 0 {
+		return false // its block is gone from the config: only a pattern can find it
+	}
+	dirs := []string{parent(f.Path()), parent(realPath(f.Path())), realPath(parent(f.Path()))}
+	for i, dir := range dirs {
+		if i > 0 && (dir == dirs[0] || dir == dirs[i-1]) {
+			continue
+		}
+		for _, sib := range w.siblingsIn(dir) {
+			k := key{block, sib.st.dev, sib.st.ino}
+			if sib.st.ino != f.fp.Ino || w.sources[k] != nil || !bornTogether(sib.st.born, f.fp.Born) {
+				continue
+			}
+			if f.cur.Offset == 0 && f.fp.Born == 0 && !rotatedName(f.Path(), sib.path) {
+				continue // nothing but an inode number speaks for it
+			}
+			fd, err := openRead(sib.path)
+			if err != nil {
+				w.cannot(sib.path, err)
+				continue
+			}
+			var r reading
+			same, err := r.resume(fd, f.fp, f.cur)
+			closeFD(fd)
+			c := found{candidate{block, f.Path()}, k, sib.st}
+			s := &f.src
+			switch {
+			case err == nil && same:
+				w.unstray(f)
+				w.enter(f, c)
+				s.checked = sib.st
+			case err == nil && f.fp.Born != 0 && sib.st.born != 0:
+				w.startOver(f, c) // born together: truncated, then renamed
+			default:
+				continue
+			}
+			s.missing, s.at = true, sib.path
+			f.gone.Store(true)
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops a source that is gone. What was unread is counted.
+func (w *Watcher) forget(f *File) {
+	s := &f.src
+	if s.out {
+		panic("BUG: tail: forget of a file that a reader holds")
+	}
+	if s.lostSince.IsZero() {
+		w.countLost(f)
+	}
+	w.closeFile(f)
+	if s.waiting {
+		s.waiting = false
+		w.waiting = slices.DeleteFunc(w.waiting, func(q *File) bool { return q == f })
+	}
+	if w.sources[s.key] == f {
+		delete(w.sources, s.key)
+	}
+	for _, p := range []string{f.Path(), s.real} {
+		if w.byPath[p] == f {
+			delete(w.byPath, p)
+		}
+	}
+	if id := f.ID(); id != 0 {
+		w.handler.Gone(id)
+	}
+}
+
+// limitUnseen forgets the sources unseen for longest when there are too many.
+func (w *Watcher) limitUnseen() {
+	for {
+		var oldest *File
+		n := 0
+		for _, f := range w.sources {
+			if t := f.src.lostSince; !t.IsZero() {
+				n++
+				if oldest == nil || t.Before(oldest.src.lostSince) {
+					oldest = f
+				}
+			}
+		}
+		if n <= unseenMax {
+			return
+		}
+		w.forget(oldest)
+	}
+}
+
+// rotatedName tells whether a file at path may have been renamed to other by a rotation: app.log becomes
+// app.log.1, app.log-20240131, app.1.log, app-2024-01-31.log.
+func rotatedName(path, other string) bool {
+	stem, _, _ := strings.Cut(strings.TrimLeft(path[len(parent(path)):], "/"), ".")
+	return stem != "" && strings.HasPrefix(strings.TrimLeft(other[len(parent(other)):], "/"), stem)
+}
+
+// parent is the directory part of an absolute path.
+func parent(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	if i <= 0 {
+		return "/"
+	}
+	return path[:i]
+}

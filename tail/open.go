@@ -1,0 +1,225 @@
+package tail
+
+// Descriptors: opening with the content compared, a bound on their number, closing.
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
+
+// admit hands out what waits, in order, as far as descriptors go.
+func (w *Watcher) admit() {
+	queue := w.waiting
+	w.waiting = nil
+	full := false
+	for _, f := range queue {
+		if f.fd < 0 && (full || !w.slot()) {
+			full = true
+			w.waiting = append(w.waiting, f)
+			continue
+		}
+		f.src.waiting = false
+		if f = w.prepare(f); f == nil {
+			continue
+		}
+		f.src.out, f.src.checked = true, f.src.st
+		f.check.Store(true)
+		w.stats.reading.Add(1)
+		w.handler.Open(f)
+	}
+	w.wanted.Store(len(w.waiting) > 0)
+	w.stats.waiting.Store(int64(len(w.waiting)))
+	w.stats.open.Store(int64(w.open))
+	w.stats.unreadable.Store(int64(len(w.unreadable)))
+}
+
+// slot tells whether a descriptor is free, closing quiet files if need be.
+func (w *Watcher) slot() bool {
+	if w.open < w.openMax {
+		return true
+	}
+	var quiet []*File
+	for _, f := range w.sources {
+		s := &f.src
+		if f.fd >= 0 && !s.out && !s.waiting && !(s.missing && s.st.nlink == 0) {
+			quiet = append(quiet, f)
+		}
+	}
+	slices.SortFunc(quiet, func(a, b *File) int { return a.src.changedAt.Compare(b.src.changedAt) })
+	for _, f := range quiet[:(len(quiet)+3)/4] {
+		w.closeFile(f)
+	}
+	return w.open < w.openMax
+}
+
+// prepare opens f if it is closed and returns what to hand out: f, a new source if the inode now belongs to
+// another file, or nil.
+func (w *Watcher) prepare(f *File) *File {
+	if f.fd >= 0 {
+		return f
+	}
+	s := &f.src
+	path := f.Path()
+	if s.missing {
+		path = s.at
+	}
+	fd, err := openRead(path)
+	if err != nil {
+		w.openFailed(path, err)
+		return nil
+	}
+	st, err := statFD(fd)
+	if err != nil || !st.regular() || st.dev != s.key.dev || st.ino != s.key.ino || !bornTogether(st.born, s.st.born) {
+		closeFD(fd) // renamed or replaced since the scan: the next one finds both
+		return nil
+	}
+	r := &reading{}
+	same, err := r.resume(fd, f.fp, f.cur)
+	if err != nil {
+		closeFD(fd)
+		w.cannot(path, err)
+		return nil
+	}
+	w.note(f, st)
+	if !same {
+		if s.missing {
+			// Not the file any more: it went, and its number was used again.
+			closeFD(fd)
+			s.at = ""
+			return nil
+		}
+		if s.opened != path {
+			w.forget(f)
+			c := found{candidate{s.key.block, path}, s.key, st}
+			f = w.newFile(s.key.block, path)
+			w.enter(f, c)
+			f.src.seen, f.src.seenAt, r = w.scans, w.wall, &reading{}
+		} else {
+			w.truncatedClosed(f, r)
+		}
+	}
+	if w.odd(f, fd, path) {
+		closeFD(fd)
+		return nil
+	}
+	delete(w.warned, path)
+	delete(w.unreadable, path)
+	f.fd, f.rd, f.src.opened = fd, r, path
+	w.open++
+	return f
+}
+
+// truncatedClosed is startAgain for a file that was not open.
+func (w *Watcher) truncatedClosed(f *File, r *reading) {
+	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - f.cur.Offset
+	w.stats.truncations.Add(1)
+	w.stats.lostBytes.Add(uint64(max(lost, 0)))
+	w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset, "unread_bytes_lost", max(lost, 0))
+	r.restart()
+	f.cur = Cursor{}
+	f.pending, f.nulTo, f.sizeSeen, f.restarted = 0, 0, 0, true
+}
+
+// odd looks at the first bytes of a file that is about to be read from 0 and tells whether to leave it alone.
+func (w *Watcher) odd(f *File, fd int, path string) bool {
+	if f.cur.Offset != 0 {
+		return false
+	}
+	var head [8]byte
+	n, err := pread(fd, head[:], 0)
+	if err != nil {
+		w.cannot(path, err)
+		return true
+	}
+	was := f.src.skip
+	f.src.skip = compressed(head[:n])
+	if f.src.skip != "" {
+		f.src.checked = f.src.st
+		if was == "" {
+			w.stats.skippedFiles.Add(1)
+			w.log.Info("skipped: the file is compressed", "path", path, "compression", f.src.skip)
+		}
+		return true
+	}
+	if bytes.HasPrefix(head[:n], []byte{0xFF, 0xFE}) || bytes.HasPrefix(head[:n], []byte{0xFE, 0xFF}) {
+		w.warnOnce(path, "the file begins like UTF-16, which is not decoded: its bytes are passed on as they are, cut at every newline byte")
+	}
+	return false
+}
+
+// openFailed lowers the bound when the system has no more descriptors.
+func (w *Watcher) openFailed(path string, err error) {
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		if lower := max(openFilesMin, w.open*3/4); lower < w.openMax {
+			w.openMax = lower
+			w.log.Warn("the process has no file descriptors left (ulimit -n): fewer log files are kept open", "open_files_max", lower, "error", err)
+		}
+		return
+	}
+	w.cannot(path, err)
+}
+
+// closeFile closes a file that no reader holds; its cursor stays.
+func (w *Watcher) closeFile(f *File) {
+	if f.fd < 0 {
+		return
+	}
+	f.cur = f.rd.cursor()
+	f.Fingerprint()
+	f.rd = nil
+	closeFD(f.fd)
+	f.fd = -1
+	w.open--
+}
+
+// closeFD closes a descriptor that was only read from: an error means nothing.
+func closeFD(fd int) { _ = unix.Close(fd) }
+
+// closeQuiet closes files under a pattern that did not change for long.
+func (w *Watcher) closeQuiet() {
+	now := w.now()
+	for _, f := range w.sources {
+		s := &f.src
+		if f.fd >= 0 && !s.out && !s.waiting && !s.missing && now.Sub(s.changedAt) >= w.keep.idle {
+			w.closeFile(f)
+		}
+	}
+}
+
+// startAtEnd puts the cursor of a file that was there before us behind its last whole line.
+func (w *Watcher) startAtEnd(f *File) {
+	fd, err := openRead(f.Path())
+	if err != nil {
+		w.cannot(f.Path(), err)
+		return
+	}
+	defer closeFD(fd)
+	st, err := statFD(fd)
+	if err != nil {
+		w.cannot(f.Path(), err)
+		return
+	}
+	buf := make([]byte, min(st.size, 64<<10))
+	from := st.size - int64(len(buf))
+	n, err := pread(fd, buf, from)
+	if err != nil {
+		w.cannot(f.Path(), err)
+		return
+	}
+	c := Cursor{Offset: from}
+	if lf := bytes.LastIndexByte(buf[:n], '\n'); lf >= 0 {
+		c.Offset += int64(lf) + 1
+	} else if from > 0 {
+		c.Offset, c.State = from+int64(n), Discard // amid a long line: what is left of it is no record
+	}
+	var r reading
+	if err := r.load(fd, c); err != nil {
+		w.cannot(f.Path(), err)
+		return
+	}
+	f.cur = r.cursor()
+	f.fp.Prefix, f.fp.PrefixBytes = r.prefix()
+}

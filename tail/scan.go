@@ -1,0 +1,371 @@
+package tail
+
+// A scan: paths -> stats -> sources. What has unread bytes is queued; admit hands it out.
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"slices"
+	"time"
+)
+
+// source is Run's side of a File.
+type source struct {
+	key     key
+	st      fileStat // as seen last
+	checked fileStat // as it was when a reader was last told to look (or the content was compared)
+	out     bool     // a reader holds it
+	waiting bool     // queued
+	skip    string   // compressed with this; looked at again when it changes
+
+	seen      uint64 // scan that found it under a pattern
+	seenAt    int64  // wall clock then, nanoseconds
+	candidate string // the path it was found at; becomes the path when the scan ends
+	real      string // path without symlinks
+	opened    string // path it was open under last
+	missing   bool   // no pattern finds it
+	at        string // missing and closed: the name it has outside the patterns
+	changedAt time.Time
+	lostSince time.Time // missing and closed: no name was found since then
+}
+
+// found is a file no source is known for yet.
+type found struct {
+	candidate
+	key key
+	st  fileStat
+}
+
+func (w *Watcher) scan() {
+	start := w.now()
+	w.scans++
+	w.stats.scans.Add(1)
+	w.rewalked = w.scans%rewalkEvery == 1 || w.walker.changed()
+	if w.rewalked {
+		w.refreshExcludes()
+		w.candidates = w.walker.walk(time.Now().UnixNano())
+		clear(w.unreadable)
+	}
+	w.siblings = nil
+	w.wall = time.Now().UnixNano()
+	fresh := w.lookAt(w.candidates)
+	rotations := w.rotationsOf(fresh)
+	renamed := w.settlePaths()
+	w.resolve(fresh)
+	if len(w.strays) > 0 && w.rewalked {
+		w.searchStrays()
+	}
+	w.rescue(rotations)
+	w.lookForMissing()
+	if w.rewalked || renamed {
+		w.notify.watch(w.watchable())
+	}
+	w.queueDue()
+	w.closeQuiet()
+	w.scanTook = w.now().Sub(start)
+	w.gauges()
+}
+
+// lookAt stats every candidate and returns those that belong to no source.
+func (w *Watcher) lookAt(list []candidate) []found {
+	var fresh []found
+	met := map[key]bool{}
+	for _, c := range list {
+		st, err := statPath(c.path)
+		if err != nil {
+			w.cannot(c.path, err)
+			continue
+		}
+		if w.excluded[key{0, st.dev, st.ino}] {
+			continue
+		}
+		if !st.regular() {
+			if w.warnOnce(c.path, "skipped: it is a "+st.kind()+", not a regular file") {
+				w.stats.skippedFiles.Add(1)
+			}
+			continue
+		}
+		k := key{c.block, st.dev, st.ino}
+		if f := w.sources[k]; f != nil {
+			if f.src.st.is(&st) {
+				w.sight(f, c.path, st)
+				continue
+			}
+			w.forget(f) // the inode number was used again
+		}
+		if !met[k] {
+			met[k] = true
+			fresh = append(fresh, found{c, k, st})
+		}
+	}
+	return fresh
+}
+
+// sight notes that the scan found f at path. Of several names (hard links, symlinks) the one it had stays.
+func (w *Watcher) sight(f *File, path string, st fileStat) {
+	s := &f.src
+	if s.seen != w.scans {
+		s.seen, s.seenAt, s.candidate = w.scans, w.wall, path
+		w.note(f, st)
+	} else if path == f.Path() {
+		s.candidate = path
+	}
+}
+
+// note takes a new stat of f and tells the reader that holds it.
+func (w *Watcher) note(f *File, st fileStat) {
+	s := &f.src
+	if !st.same(&s.st) {
+		s.changedAt = w.now()
+	}
+	if st.size < s.st.size {
+		f.shrunk.Store(s.st.size)
+	}
+	if st.born == 0 {
+		st.born = s.st.born
+	}
+	s.st = st
+	if s.out && !st.same(&s.checked) {
+		s.checked = st
+		f.check.Store(true)
+		f.hint()
+	}
+}
+
+// cannot counts and tells a path that could not be looked at or opened.
+func (w *Watcher) cannot(path string, err error) {
+	switch {
+	case gone(err):
+		return
+	case errors.Is(err, fs.ErrPermission):
+		w.unreadable[path] = true
+		if w.warnOnce(path, "file cannot be read: permission denied (it is tried again)") {
+			w.stats.permissionErrors.Add(1)
+		}
+	default:
+		w.warnOnce(path, "file cannot be read: "+err.Error())
+	}
+}
+
+// settlePaths gives every source that was found the path it was found at, and tells whether any moved.
+func (w *Watcher) settlePaths() (moved bool) {
+	for _, f := range w.sources {
+		s := &f.src
+		if s.seen != w.scans {
+			continue
+		}
+		if s.missing {
+			s.missing, s.at, s.lostSince = false, "", time.Time{}
+			f.gone.Store(false)
+		}
+		if s.candidate != f.Path() || s.real == "" {
+			w.setPath(f, s.candidate)
+			moved = true
+		}
+	}
+	return moved
+}
+
+func (w *Watcher) setPath(f *File, path string) {
+	f.path.Store(&path)
+	f.src.real = realPath(path)
+	w.byPath[path] = f
+	w.byPath[f.src.real] = f
+}
+
+// resolve finds out what the fresh files are: known from the spool, or new.
+func (w *Watcher) resolve(fresh []found) {
+	for _, c := range fresh {
+		f, ok := w.adopt(c)
+		if !ok {
+			continue // cannot be told yet: the next scan finds it again
+		}
+		if f == nil {
+			f = w.newFile(c.block, c.path)
+			w.enter(f, c)
+			if w.blocks[c.block].StartAtEnd && w.scans == 1 {
+				w.startAtEnd(f)
+			}
+		}
+		f.src.seen, f.src.seenAt = w.scans, w.wall
+		w.buryReused(c)
+	}
+}
+
+// buryReused forgets what the spool knew under the inode that now is c for sure.
+func (w *Watcher) buryReused(c found) {
+	for _, f := range w.strayFor(c) {
+		if f.src.key.block == c.key.block && f.fp.Dev == c.key.dev {
+			w.lostStray(f)
+		}
+	}
+	for _, f := range slices.Clone(w.strays[c.key.ino]) {
+		if f.fp.Dev == c.key.dev && !bornTogether(f.fp.Born, c.st.born) {
+			w.lostStray(f)
+		}
+	}
+}
+
+// enter makes f a source for sure.
+func (w *Watcher) enter(f *File, c found) {
+	f.block = &w.blocks[c.key.block]
+	f.rule = rule{bytesMax: f.block.LineBytesMax, oversize: f.block.Oversize}
+	f.fp.Dev, f.fp.Ino, f.fp.Born = c.st.dev, c.st.ino, c.st.born
+	f.src.key, f.src.st, f.src.changedAt = c.key, c.st, w.now()
+	f.src.opened = c.path
+	w.sources[c.key] = f
+	w.setPath(f, c.path)
+}
+
+// adopt looks for the source that the spool knows a file by: same inode, and the bytes that its cursor
+// remembers. A device number changes at boot, a block can be renamed: both are only preferred. nil: none.
+// ok == false: the file could not be compared, so it must not be taken for new either.
+func (w *Watcher) adopt(c found) (f *File, ok bool) {
+	list := w.strayFor(c)
+	if len(list) == 0 {
+		return nil, true
+	}
+	fd, err := openRead(c.path)
+	if err != nil {
+		w.openFailed(c.path, err)
+		return nil, false
+	}
+	defer closeFD(fd)
+	if st, err := statFD(fd); err != nil || !st.is(&c.st) {
+		return nil, false // replaced since it was looked at
+	}
+	for _, f := range list {
+		var r reading
+		same, err := r.resume(fd, f.fp, f.cur)
+		if err != nil {
+			w.cannot(c.path, err)
+			return nil, false
+		}
+		if same {
+			w.unstray(f)
+			w.enter(f, c)
+			f.src.checked = c.st
+			return f, true
+		}
+	}
+	f = list[0]
+	if f.src.key.block != c.key.block || f.fp.Dev != c.key.dev || f.Path() != c.path {
+		return nil, true
+	}
+	w.startOver(f, c)
+	return f, true
+}
+
+// startOver makes a source of the spool one whose content was replaced in place. It keeps its number.
+func (w *Watcher) startOver(f *File, c found) {
+	w.stats.startedOver.Add(1)
+	w.stats.truncations.Add(1)
+	w.log.Warn("file was truncated or rewritten while it was not watched: it is read again from its start", "path", c.path, "source", f.ID(), "offset", f.cur.Offset)
+	w.unstray(f)
+	f.cur, f.fp, f.restarted = Cursor{}, Fingerprint{}, true
+	w.enter(f, c)
+}
+
+// strayFor returns the strays that can be c, the likeliest first.
+func (w *Watcher) strayFor(c found) []*File {
+	var list []*File
+	for _, f := range w.strays[c.key.ino] {
+		if b := f.src.key.block; (b == c.key.block || b < 0) && bornTogether(f.fp.Born, c.st.born) {
+			list = append(list, f)
+		}
+	}
+	unlike := func(f *File) (n int) {
+		if f.src.key.block != c.key.block {
+			n += 4
+		}
+		if f.fp.Dev != c.key.dev {
+			n += 2
+		}
+		if f.Path() != c.path {
+			n++
+		}
+		return n
+	}
+	slices.SortStableFunc(list, func(a, b *File) int { return cmp.Compare(unlike(a), unlike(b)) })
+	return list
+}
+
+// unstray takes f out of the strays; its fingerprint must still be the spool's.
+func (w *Watcher) unstray(f *File) {
+	ino := f.fp.Ino
+	list := slices.DeleteFunc(w.strays[ino], func(s *File) bool { return s == f })
+	if w.strays[ino] = list; len(list) == 0 {
+		delete(w.strays, ino)
+	}
+}
+
+// due tells whether a reader should look at f.
+func (f *File) due(now time.Time) bool {
+	s := &f.src
+	switch {
+	case s.out || s.waiting:
+		return false
+	case s.skip != "":
+		return !s.st.same(&s.checked)
+	case f.ID() == 0:
+		return true // even if empty: once handed out it has a number, and is found again if it is renamed while we are away
+	case s.st.size == 0 && f.cursorOffset() == 0:
+		return false
+	case !s.st.same(&s.checked):
+		return true
+	case s.st.size > max(f.cursorOffset()+int64(f.pending), f.nulTo):
+		return true
+	}
+	return f.Pending() > 0 && now.Sub(f.grewAt) >= f.block.IdleFlush
+}
+
+func (f *File) cursorOffset() int64 {
+	if f.rd != nil {
+		return f.rd.offset()
+	}
+	return f.cur.Offset
+}
+
+// queueDue queues what has something to read, the oldest first: a rotated file before its successor.
+func (w *Watcher) queueDue() {
+	now := w.now()
+	first := len(w.waiting)
+	for _, f := range w.sources {
+		if f.due(now) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
+			f.src.waiting = true
+			w.waiting = append(w.waiting, f)
+		}
+	}
+	slices.SortFunc(w.waiting[first:], func(a, b *File) int {
+		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
+	})
+}
+
+// queue queues one file if it is due.
+func (w *Watcher) queue(f *File) {
+	if f.due(w.now()) {
+		f.src.waiting = true
+		w.waiting = append(w.waiting, f)
+	}
+}
+
+// watchable returns the directories whose changes matter: those of the patterns and those that symlinks lead to.
+func (w *Watcher) watchable() map[string]key {
+	want := map[string]key{}
+	for path, d := range w.walker.dirs {
+		if !d.missing {
+			want[path] = key{0, d.stat.dev, d.stat.ino}
+		}
+	}
+	for _, f := range w.sources {
+		if s := &f.src; !s.missing && s.real != f.Path() {
+			if dir := parent(s.real); want[dir] == (key{}) {
+				if st, err := statPath(dir); err == nil {
+					want[dir] = key{0, st.dev, st.ino}
+				}
+			}
+		}
+	}
+	return want
+}

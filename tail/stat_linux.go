@@ -1,0 +1,62 @@
+package tail
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// noStatx is set once the kernel (or a seccomp filter) has refused statx: creation times are unknown then.
+var noStatx atomic.Bool
+
+// statPath follows symlinks.
+func statPath(path string) (fileStat, error) { return statAt(unix.AT_FDCWD, path, 0) }
+
+func statFD(fd int) (fileStat, error) { return statAt(fd, "", unix.AT_EMPTY_PATH) }
+
+func statAt(fd int, path string, flags int) (fileStat, error) {
+	if !noStatx.Load() {
+		var x unix.Statx_t
+		err := retry(func() error {
+			return unix.Statx(fd, path, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x)
+		})
+		if err == nil {
+			s := fileStat{
+				dev: unix.Mkdev(x.Dev_major, x.Dev_minor), ino: x.Ino, size: int64(x.Size), nlink: uint64(x.Nlink), mode: uint32(x.Mode),
+				mtime: x.Mtime.Sec*1e9 + int64(x.Mtime.Nsec), ctime: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec),
+			}
+			if x.Mask&unix.STATX_BTIME != 0 {
+				s.born = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+			}
+			return s, nil
+		}
+		if !errors.Is(err, unix.ENOSYS) && !errors.Is(err, unix.EPERM) {
+			return fileStat{}, err
+		}
+		noStatx.Store(true)
+	}
+	var s unix.Stat_t
+	err := retry(func() error {
+		if flags&unix.AT_EMPTY_PATH != 0 {
+			return unix.Fstat(fd, &s)
+		}
+		return unix.Stat(path, &s)
+	})
+	return fileStat{
+		dev: s.Dev, ino: s.Ino, size: s.Size, nlink: uint64(s.Nlink), mode: s.Mode,
+		mtime: s.Mtim.Nano(), ctime: s.Ctim.Nano(),
+	}, err
+}
+
+// seekData returns the first offset at or behind from that is not in a hole; io.EOF's place is the size.
+func seekData(fd int, from, size int64) int64 {
+	p, err := unix.Seek(fd, from, unix.SEEK_DATA)
+	switch {
+	case err == nil:
+		return p
+	case errors.Is(err, unix.ENXIO):
+		return size
+	}
+	return from
+}

@@ -1,0 +1,268 @@
+// Package tail finds log files, follows them through every kind of rotation and hands out their lines.
+//
+// Flow:
+//
+//	glob.go     patterns -> paths             rescan of directories, cached while they do not change
+//	watcher.go  Run: wait, scan, hand out     owns every source that no reader holds
+//	scan.go     paths -> sources              new, known, renamed, replaced, vanished
+//	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
+//	file.go     Fill, Next, Flush             one reader's view of one open source
+//	split.go    bytes -> lines                pure
+//
+// A source is a physical file: device, inode and a hash of its first bytes. A path is only where it was seen
+// last. What is below a Cursor's offset was handed out, or dropped and counted; nothing else is remembered.
+//
+// The rescan is the truth: everything works without inotify, which only shortens the wait.
+//
+// The package starts no goroutines (fsnotify has one of its own while Run runs). A *File belongs to one
+// goroutine at a time: to the receiver of Handler.Open until it calls Release, to Run otherwise.
+package tail
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/bmatcuk/doublestar/v4"
+)
+
+// Limits. Everything that can grow has one.
+const (
+	prefixBytesMax = 1024 // bytes at the head of a file that name it
+	anchorBytesMax = 256  // bytes before the offset that must be found again to go on there
+	nulRunBytesMin = 512  // a shorter run of NULs at the start of a line is content
+	lineBytesMin   = 16   // smallest LineBytesMax
+	lineBytesLimit = 1 << 30
+
+	// FillBytesMin is the smallest buffer Fill works with.
+	FillBytesMin = anchorBytesMax + 4096
+
+	idleFlushDefault = 5 * time.Second
+	scanDefault      = time.Second
+	openFilesDefault = 1024
+	openFilesMin     = 4
+
+	idleKeep    = 5 * time.Minute // a descriptor of a quiet file stays open this long: what is moved away or deleted meanwhile is read
+	movedKeep   = 5 * time.Minute // a file moved out of every pattern is followed by its descriptor until quiet this long
+	unseenKeep  = 24 * time.Hour  // a cursor whose file is nowhere to be seen is kept this long
+	unseenMax   = 16384           // and so many of them at most
+	rewalkEvery = 10              // scans between two full walks although no directory changed
+)
+
+// Oversize says what becomes of a line longer than Block.LineBytesMax.
+type Oversize uint8
+
+const (
+	Split Oversize = iota // numbered parts of at most LineBytesMax, none lost
+	Cut                   // the first LineBytesMax bytes; the rest is dropped and counted
+	Skip                  // the whole line is dropped and counted
+)
+
+func (o Oversize) String() string {
+	switch o {
+	case Split:
+		return "split"
+	case Cut:
+		return "cut"
+	case Skip:
+		return "skip"
+	}
+	return fmt.Sprintf("oversize(%d)", uint8(o))
+}
+
+// LineState is the state of the line at a cursor's offset.
+type LineState uint8
+
+const (
+	Fresh     LineState = iota // a line starts here
+	Continued                  // the line before the offset was handed out without its end: the next bytes are its part Cursor.Part
+	Discard                    // the bytes up to the next newline are dropped
+)
+
+func (s LineState) String() string {
+	switch s {
+	case Fresh:
+		return "fresh"
+	case Continued:
+		return "continued"
+	case Discard:
+		return "discard"
+	}
+	return fmt.Sprintf("linestate(%d)", uint8(s))
+}
+
+// Block is the file side of one source block of the config.
+type Block struct {
+	Name         string
+	Paths        []string // doublestar patterns, absolute
+	Exclude      []string // doublestar patterns, absolute; win over Paths
+	StartAtEnd   bool     // only for files present at the first scan that have no cursor; later files always from the beginning
+	LineBytesMax int      // longest record; longer lines go by Oversize
+	Oversize     Oversize
+	IdleFlush    time.Duration // a last line without newline is handed out after this long without growth; 0: 5 s
+}
+
+// Cursor says how far a source was read. All bytes below Offset were handed out, or dropped and counted.
+type Cursor struct {
+	Offset      int64
+	Anchor      uint64 // xxhash64 of the AnchorBytes bytes before Offset
+	AnchorBytes uint16 // <= 256
+	State       LineState
+	Part        uint32 // Continued: number of the next part of the line, from 1
+}
+
+// Fingerprint identifies a source. Prefix covers only bytes below the cursor's offset, so it grows with reading.
+type Fingerprint struct {
+	Dev, Ino    uint64
+	Prefix      uint64 // xxhash64 of the first PrefixBytes bytes
+	PrefixBytes uint32 // <= 1024
+	Born        int64  // creation time, nanoseconds since 1970; 0: unknown (file system or record without it), compared only if both sides know it
+}
+
+// Known is a source the spool remembers. ID is not 0.
+type Known struct {
+	ID          uint64
+	Block, Path string
+	Fingerprint Fingerprint
+	Cursor      Cursor
+}
+
+// Options of a Watcher.
+type Options struct {
+	Blocks       []Block
+	Known        []Known
+	OpenFilesMax int           // file descriptors at most; 0: 1024. Never more than half of the process's limit
+	ScanInterval time.Duration // rescan of patterns and stat of known files; inotify only shortens the wait; 0: 1 s
+	NoInotify    bool
+	ExcludePaths []string // files and directories that are never tailed, by any name: own log, spool directory; /proc/self/fd/2 works
+	Logger       *slog.Logger
+}
+
+// Handler receives what the watcher finds, on the goroutine of Run. It must not block for long.
+type Handler interface {
+	// Open hands over a file that has (or may have) unread bytes. The receiver owns f until it calls f.Release.
+	// A file with f.ID() == 0 is new: the receiver calls f.SetID before it releases it, and makes its cursor
+	// durable even if no line follows (a file begun at its end has an offset).
+	Open(f *File)
+	// Gone tells that a source with nothing left to read has vanished: its cursor can be forgotten.
+	Gone(id uint64)
+}
+
+// Line is one record's bytes.
+type Line struct {
+	Bytes  []byte // aliases the buffer given to Fill; without delimiter
+	Offset int64  // of the first byte
+	End    int64  // behind the delimiter
+	Part   uint32 // > 0: this continues a line whose earlier part was handed out (oversize or idle flush)
+	Cut    bool   // the rest of the line is dropped
+}
+
+// Status is what Fill noticed about the file.
+type Status struct {
+	EOF       bool // all bytes there are have been filled
+	Gone      bool // its path now names something else or nothing
+	Shrunk    bool // it was found shorter than its offset
+	Truncated bool // its content was replaced in place: the source starts again at 0, with another fingerprint
+	NeedBytes int  // > 0: the first line needs a buffer of this size, and Next has nothing; Fill again with a bigger one
+}
+
+// Stats is a snapshot of counters since NewWatcher; the first group are gauges.
+type Stats struct {
+	Files        int64 // sources known, unseen ones included
+	Open         int64 // descriptors open
+	Reading      int64 // handed out and not released
+	WaitingOpen  int64 // unread, waiting for a free descriptor
+	Missing      int64 // not under any pattern now (rotated away, moved, deleted) and not forgotten yet
+	Unreadable   int64 // refused by permissions now
+	OpenMax      int64 // bound on Open in force
+	Watches      int64 // directories under inotify
+	Inotify      bool  // false: polling only
+	ScanDuration time.Duration
+
+	Scans              uint64
+	BytesRead          uint64 // filled, re-read partial lines included
+	Truncations        uint64
+	LostBytes          uint64 // bytes known to have existed that went before they could be read
+	LostFiles          uint64 // sources that vanished with (possibly) unread bytes
+	StartedOver        uint64 // known sources that had to be read again from 0 at start
+	SkippedFiles       uint64 // not regular, or compressed
+	PermissionErrors   uint64
+	OversizeSplit      uint64 // lines
+	OversizeCut        uint64
+	OversizeSkipped    uint64
+	OversizeBytes      uint64 // dropped by cut and skip
+	NULBytes           uint64 // in skipped runs
+	IdleFlushes        uint64
+	GenerationsRescued uint64 // rotated files found beside their successor that no scan had ever seen at their path
+	NotifyOverflows    uint64
+}
+
+// NewWatcher checks o. Errors name the block and the pattern.
+func NewWatcher(o Options) (*Watcher, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.ScanInterval == 0 {
+		o.ScanInterval = scanDefault
+	}
+	if o.OpenFilesMax == 0 {
+		o.OpenFilesMax = openFilesDefault
+	}
+	if o.ScanInterval < time.Millisecond {
+		return nil, fmt.Errorf("scan interval %v is below 1ms", o.ScanInterval)
+	}
+	if o.OpenFilesMax < openFilesMin {
+		return nil, fmt.Errorf("limit of %d open files is below %d", o.OpenFilesMax, openFilesMin)
+	}
+	names := make(map[string]bool)
+	o.Blocks = append([]Block(nil), o.Blocks...)
+	for i := range o.Blocks {
+		b := &o.Blocks[i]
+		if names[b.Name] {
+			return nil, fmt.Errorf("two source blocks are named %q", b.Name)
+		}
+		names[b.Name] = true
+		if err := b.check(); err != nil {
+			return nil, fmt.Errorf("source block %q: %w", b.Name, err)
+		}
+	}
+	return newWatcher(o)
+}
+
+func (b *Block) check() error {
+	if len(b.Paths) == 0 {
+		return errors.New("no paths")
+	}
+	for _, p := range append(append([]string(nil), b.Paths...), b.Exclude...) {
+		if !filepath.IsAbs(p) {
+			return fmt.Errorf("pattern %q is not absolute", p)
+		}
+		if strings.HasSuffix(p, "/") {
+			return fmt.Errorf("pattern %q names a directory: say which files, as in %q", p, p+"*.log")
+		}
+		if !doublestar.ValidatePattern(p) {
+			return fmt.Errorf("pattern %q is malformed", p)
+		}
+	}
+	if b.LineBytesMax < lineBytesMin || b.LineBytesMax > lineBytesLimit {
+		return fmt.Errorf("longest line of %d bytes is not between %d and %d", b.LineBytesMax, lineBytesMin, lineBytesLimit)
+	}
+	if b.Oversize > Skip {
+		return fmt.Errorf("unknown oversize rule %d", b.Oversize)
+	}
+	if b.IdleFlush < 0 {
+		return fmt.Errorf("negative idle flush %v", b.IdleFlush)
+	}
+	if b.IdleFlush == 0 {
+		b.IdleFlush = idleFlushDefault
+	}
+	return nil
+}
+
+// Run scans and hands out files until ctx is done; it returns nil then. Files that are handed out stay usable
+// and close when they are released.
+func (w *Watcher) Run(ctx context.Context, h Handler) error { return w.run(ctx, h) }

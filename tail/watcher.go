@@ -1,0 +1,344 @@
+package tail
+
+// The loop. One pass: take back what readers released, scan if it is time, queue what has unread bytes, hand
+// it out as far as descriptors go. Everything here runs on the goroutine of Run, but for giveBack and Stats.
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	hintDelay   = 20 * time.Millisecond // from a hint about a directory to the scan that it asks for
+	eventPause  = 10 * time.Millisecond // between two looks at inotify: the kernel joins equal events meanwhile
+	eventsMax   = 4096                  // events taken at one look
+	scanShare   = 50                    // a scan is not repeated before that many times its own duration has passed: 2 % of one core
+	scanGapMax  = 30 * time.Second      // but at most this long is waited for that
+	warningsMax = 16384                 // paths whose warning is remembered
+)
+
+// key names a source among those that are known for sure. Two blocks may read one file: each has its cursor.
+type key struct {
+	block    int
+	dev, ino uint64
+}
+
+// Watcher finds files. All fields but those of the last group belong to Run's goroutine.
+type Watcher struct {
+	blocks  []Block
+	scanGap time.Duration
+	log     *slog.Logger
+	walker  *walker
+	notify  *notifier // nil: polling only
+	handler Handler
+	now     func() time.Time
+
+	sources    map[key]*File
+	strays     map[uint64][]*File // by inode: known from the spool, their file not found yet
+	candidates []candidate
+	byPath     map[string]*File // for hints; an entry may be out of date
+	waiting    []*File          // unread, in the order they are handed out
+	excludes   []string
+	excluded   map[key]bool // block is 0
+	warned     map[string]string
+	unreadable map[string]bool // refused by permissions since the last walk
+	siblings   map[string][]sibling
+
+	scans    uint64
+	wall     int64 // clock at the start of the last scan, nanoseconds
+	rewalked bool
+	scanTook time.Duration
+	keep     keepTimes
+	open     int // descriptors
+	openMax  int
+
+	wanted atomic.Bool
+	stats  counters
+
+	mu       sync.Mutex
+	released []*File
+	ended    bool
+	wake     chan struct{}
+}
+
+type keepTimes struct{ idle, moved, unseen time.Duration }
+
+// counters are written by Run and by readers.
+type counters struct {
+	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, permissionErrors atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows                                         atomic.Uint64
+	oversize                                                                                         [3]atomic.Uint64
+
+	files, open, reading, waiting, missing, unreadable, openMax, watches atomic.Int64
+	inotify                                                              atomic.Bool
+	scanNanos                                                            atomic.Int64
+}
+
+func newWatcher(o Options) (*Watcher, error) {
+	w := &Watcher{
+		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
+		sources: map[key]*File{}, strays: map[uint64][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
+		warned: map[string]string{}, unreadable: map[string]bool{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
+		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1),
+	}
+	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
+	w.walker.skipDir = func(s *fileStat) bool { return w.excluded[key{0, s.dev, s.ino}] }
+	if !o.NoInotify {
+		w.notify = newNotifier(w.log)
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && uint64(w.openMax) > uint64(limit.Cur)/2 {
+		w.openMax = max(openFilesMin, int(uint64(limit.Cur)/2))
+		w.log.Warn("the process may open too few files (ulimit -n): fewer log files are kept open", "limit", uint64(limit.Cur), "open_files_max", w.openMax, "wanted", o.OpenFilesMax)
+	}
+	byName := map[string]int{}
+	for i, b := range w.blocks {
+		byName[b.Name] = i
+	}
+	ids := map[uint64]bool{}
+	for _, k := range o.Known {
+		if k.ID == 0 || ids[k.ID] {
+			return nil, fmt.Errorf("known source %s has the id %d, which is zero or used twice", k.Path, k.ID)
+		}
+		ids[k.ID] = true
+		f := w.newFile(-1, k.Path)
+		if i, ok := byName[k.Block]; ok {
+			f.src.key.block = i
+		}
+		f.id.Store(k.ID)
+		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
+		f.src.st.born = k.Fingerprint.Born
+		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
+	}
+	w.gauges()
+	return w, nil
+}
+
+func (w *Watcher) newFile(block int, path string) *File {
+	f := &File{w: w, fd: -1}
+	f.path.Store(&path)
+	f.src.key.block = block
+	return f
+}
+
+func (w *Watcher) run(ctx context.Context, h Handler) error {
+	w.handler = h
+	defer w.end()
+	w.notify.start()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var (
+		next      = w.now() // of the scan that comes by itself
+		hinted    time.Time // when the scan that a hint asked for is due; zero: none is
+		listenAt  time.Time
+		listening = w.notify.events()
+	)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.wake:
+		case ev := <-listening:
+			dirty := w.onEvents(ev)
+			if dirty && hinted.IsZero() {
+				hinted = w.now().Add(max(hintDelay, min(scanShare*w.scanTook, w.scanGap)))
+			}
+			listening, listenAt = nil, w.now().Add(eventPause)
+		case err := <-w.notify.errors():
+			w.stats.overflows.Add(1)
+			w.log.Debug("inotify lost events; the next scan finds what they told", "error", err)
+			hinted = w.now()
+		case <-timer.C:
+		}
+		w.takeBack()
+		now := w.now()
+		if !now.Before(next) || !hinted.IsZero() && !now.Before(hinted) {
+			w.scan()
+			next, hinted = w.now().Add(max(w.scanGap, min(scanShare*w.scanTook, scanGapMax))), time.Time{}
+		}
+		w.admit()
+		if listening == nil && !w.now().Before(listenAt) {
+			listening = w.notify.events()
+		}
+		at := next
+		if !hinted.IsZero() && hinted.Before(at) {
+			at = hinted
+		}
+		if listening == nil && listenAt.Before(at) {
+			at = listenAt
+		}
+		timer.Reset(at.Sub(w.now()))
+	}
+}
+
+// end closes what no reader holds. Released files close themselves from now on.
+func (w *Watcher) end() {
+	w.notify.close()
+	w.mu.Lock()
+	w.ended = true
+	back := w.released
+	w.released = nil
+	w.mu.Unlock()
+	for _, f := range back {
+		f.src.out = false
+	}
+	for _, f := range w.sources {
+		if !f.src.out {
+			w.closeFile(f)
+		}
+	}
+	w.gauges()
+}
+
+// giveBack is Release; any goroutine.
+func (w *Watcher) giveBack(f *File) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended {
+		f.cur, f.fp, f.rd = f.rd.cursor(), f.Fingerprint(), nil
+		_ = unix.Close(f.fd) // nothing was written
+		f.fd = -1
+		return
+	}
+	w.released = append(w.released, f)
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// takeBack queues released files again that still have something to read.
+func (w *Watcher) takeBack() {
+	w.mu.Lock()
+	back := w.released
+	w.released = nil
+	w.mu.Unlock()
+	for _, f := range back {
+		f.src.out = false
+		w.stats.reading.Add(-1)
+		if st, err := statFD(f.fd); err == nil {
+			w.note(f, st)
+		}
+		if w.wanted.Load() && !f.src.missing {
+			w.closeFile(f) // others wait for its descriptor: if it has more to read, it waits behind them
+		}
+		w.queue(f)
+	}
+}
+
+// onEvents takes what inotify has to say, at most eventsMax events, and tells whether a directory changed.
+func (w *Watcher) onEvents(ev event) (dirty bool) {
+	for range eventsMax {
+		if dirChanged(ev) {
+			dirty = true
+		} else if f := w.byPath[ev.Name]; f != nil {
+			w.touched(f, ev.Name)
+		}
+		select {
+		case ev = <-w.notify.events():
+		default:
+			return dirty
+		}
+	}
+	return dirty
+}
+
+// touched looks at one file that was written to.
+func (w *Watcher) touched(f *File, name string) {
+	s := &f.src
+	if name != f.Path() && name != s.real {
+		delete(w.byPath, name)
+		return
+	}
+	if s.out {
+		f.hint()
+		return
+	}
+	if st, err := statPath(name); err == nil && !s.missing && s.st.is(&st) {
+		w.note(f, st)
+		w.queue(f)
+	}
+}
+
+// hint wakes the reader that holds f.
+func (f *File) hint() {
+	if f.ready.Swap(true) {
+		return
+	}
+	if c := f.notify.Load(); c != nil {
+		select {
+		case *c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// warnOnce logs what about a path, once until it changes, and tells whether it did.
+func (w *Watcher) warnOnce(path, what string) bool {
+	if w.warned[path] == what {
+		return false
+	}
+	if len(w.warned) >= warningsMax {
+		clear(w.warned)
+	}
+	w.warned[path] = what
+	w.log.Warn(what, "path", path)
+	return true
+}
+
+// Stats may be called from any goroutine.
+func (w *Watcher) Stats() Stats {
+	c := &w.stats
+	return Stats{
+		Files: c.files.Load(), Open: c.open.Load(), Reading: c.reading.Load(), WaitingOpen: c.waiting.Load(), Missing: c.missing.Load(),
+		Unreadable: c.unreadable.Load(), OpenMax: c.openMax.Load(), Watches: c.watches.Load(), Inotify: c.inotify.Load(),
+		ScanDuration: time.Duration(c.scanNanos.Load()),
+
+		Scans: c.scans.Load(), BytesRead: c.bytesRead.Load(), Truncations: c.truncations.Load(), LostBytes: c.lostBytes.Load(),
+		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
+		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
+		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
+		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(),
+	}
+}
+
+// gauges publishes what only Run knows.
+func (w *Watcher) gauges() {
+	c := &w.stats
+	missing, strays := 0, 0
+	for _, f := range w.sources {
+		if f.src.missing {
+			missing++
+		}
+	}
+	for _, list := range w.strays {
+		strays += len(list)
+	}
+	c.files.Store(int64(len(w.sources) + strays))
+	c.missing.Store(int64(missing + strays))
+	c.open.Store(int64(w.open))
+	c.openMax.Store(int64(w.openMax))
+	c.scanNanos.Store(int64(w.scanTook))
+	watches, on := w.notify.state()
+	c.watches.Store(int64(watches))
+	c.inotify.Store(on)
+}
+
+// refreshExcludes looks up what the excluded paths are now.
+func (w *Watcher) refreshExcludes() {
+	w.excluded = map[key]bool{}
+	for _, p := range w.excludes {
+		if s, err := statPath(p); err == nil {
+			w.excluded[key{0, s.dev, s.ino}] = true
+		} else if !os.IsNotExist(err) {
+			w.warnOnce(p, "excluded path cannot be looked up: "+err.Error())
+		}
+	}
+}
