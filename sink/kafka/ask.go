@@ -1,0 +1,284 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// The questions a sink asks besides producing. Each runs on a goroutine of its
+// own, at most questionsMax at once, and ends in one reply.
+
+// reply is the answer to a question: an event for one lane, or metadata.
+type reply struct {
+	row   *row // nil: metadata
+	ev    Event
+	grant IdentityRecord // with EvGranted
+	meta  *Metadata
+	asked int64
+	err   error
+	what  string // what could not be done
+}
+
+// question runs f and hands its reply to Run; nothing is handed over once Run
+// has ended.
+func (s *Sink) question(f func(ctx context.Context) reply) {
+	go func() {
+		select {
+		case s.gate <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		ctx, cancel := context.WithTimeout(s.ctx, questionTimeout)
+		defer cancel()
+		p := f(ctx)
+		<-s.gate
+		select {
+		case s.replies <- p:
+		case <-s.ctx.Done():
+		}
+	}()
+}
+
+func (s *Sink) takeReply(p reply) {
+	if p.row == nil {
+		s.takeMetadata(p)
+		return
+	}
+	if p.err != nil {
+		s.warn(p.what, "topic", p.row.info.Topic, "lane", p.row.info.ID, "error", p.err)
+	}
+	if p.ev.Kind == EvGranted {
+		p.row.grant = p.grant
+	}
+	s.step(p.row, p.ev)
+}
+
+func (s *Sink) askMetadata() {
+	topics := make([]string, 0, len(s.topics))
+	for t := range s.topics {
+		topics = append(topics, t)
+	}
+	s.wanted, s.asking = false, true
+	asked := s.now()
+	s.nextAsk = asked + metadataGapMinMs
+	s.question(func(ctx context.Context) reply {
+		m, err := s.cfg.Transport.Metadata(ctx, topics)
+		return reply{meta: &m, asked: asked, err: err}
+	})
+}
+
+func (s *Sink) takeMetadata(p reply) {
+	s.asking = false
+	if p.err != nil {
+		s.warn("no metadata from any broker", "error", p.err)
+	} else {
+		s.routes.replace(*p.meta, p.asked)
+	}
+	for _, r := range s.rows {
+		waits := r.wantsRoute
+		r.wantsRoute = false
+		switch {
+		case p.err != nil && waits:
+			s.step(r, Event{Kind: EvRoute, Route: Route{AskedAt: p.asked}})
+		case p.err == nil && (waits || r.lane.Partition() >= 0):
+			s.step(r, Event{Kind: EvRoute, Route: s.routeOf(r)})
+		}
+		if r.wantsID {
+			r.wantsID = false
+			s.chooseIdentity(r, p.err)
+		}
+	}
+	if p.err == nil {
+		s.recall()
+	}
+}
+
+// recall takes back the batches that wait for a broker which does not lead
+// their partition any more, so that they need not wait for its time-outs.
+func (s *Sink) recall() {
+	for _, x := range s.senders {
+		left := x.waiting[:0]
+		var moved []*row
+		for _, r := range x.waiting {
+			if route := s.routeOf(r); route.State == RouteOK && route.Leader != x.key.broker {
+				moved = append(moved, r)
+			} else {
+				left = append(left, r)
+			}
+		}
+		clear(x.waiting[len(left):])
+		x.waiting = left
+		for _, r := range moved {
+			s.step(r, Event{Kind: EvUnanswered, NotSent: true})
+		}
+	}
+}
+
+// routeOf is the route of the identity that the lane uses now, which may be
+// one that is not on disk yet.
+func (s *Sink) routeOf(r *row) Route {
+	id := r.identityAt(r.lane.Head())
+	if id.Partition != r.lane.Partition() {
+		id = r.grant
+	}
+	return s.routes.of(&id)
+}
+
+// askIdentity gets the lane a producer id, and first, if it has none, a
+// partition, for which the topic must be known.
+func (s *Sink) askIdentity(r *row) {
+	if r.want.Identity.Partition < 0 {
+		r.wantsID, s.wanted = true, true
+		return
+	}
+	s.grantIdentity(r)
+}
+
+func (s *Sink) chooseIdentity(r *row, err error) {
+	t := s.routes.topic(r.info.Topic)
+	state := topicState(t)
+	if err != nil {
+		state = RouteUnknown
+	}
+	if state != RouteOK {
+		s.step(r, Event{Kind: EvQuestionFailed, Cause: routeCauses[state]})
+		return
+	}
+	r.want.Identity.Partition = PlaceLane(s.cfg.Host, r.info.Topic, r.info.Slot, int32(len(t.Partitions)))
+	s.grantIdentity(r)
+}
+
+func (s *Sink) grantIdentity(r *row) {
+	rec := IdentityRecord{From: r.want.Identity.From, ClusterID: s.routes.meta.ClusterID, Topic: r.info.Topic,
+		Partition: r.want.Identity.Partition, Floor: -1}
+	if t := s.routes.topic(r.info.Topic); t != nil {
+		rec.TopicID = t.ID
+	}
+	route := s.routes.of(&rec)
+	t := &s.cfg.Transport
+	s.question(func(ctx context.Context) reply {
+		id, epoch, code, err := t.InitProducerID(ctx)
+		if err == nil && code != 0 {
+			err = fmt.Errorf("InitProducerId: %w", kerr.ErrorForCode(code))
+		}
+		if err != nil {
+			cause := CauseNoProducerID
+			if VerdictOf(code) == Denied {
+				cause = CauseDenied
+			}
+			return reply{row: r, err: err, what: "no producer id", ev: Event{Kind: EvQuestionFailed, Cause: cause}}
+		}
+		rec.ProducerID, rec.Epoch = id, epoch
+		if route.State == RouteOK {
+			end, code, err := t.EndOffset(ctx, route.Leader, rec.Topic, rec.Partition, route.Epoch)
+			if err == nil && code == 0 {
+				rec.Floor = end // else unknown: a later read-back cannot tell, and says so
+			}
+		}
+		return reply{row: r, grant: rec, ev: Event{Kind: EvGranted, Identity: rec.identity()}}
+	})
+}
+
+func (s *Sink) askEpochEnd(r *row, a Action) {
+	topic, partition, t := r.info.Topic, r.lane.Partition(), &s.cfg.Transport
+	s.question(func(ctx context.Context) reply {
+		end, err := t.endOf(ctx, a.Route, topic, partition, a.Acked.Epoch)
+		if err != nil {
+			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
+		}
+		return reply{row: r, ev: Event{Kind: EvEpochEnd, Base: end, Route: a.Route}}
+	})
+}
+
+// endOf is the offset behind the last record of a leader epoch, -1 if the
+// leader does not know the epoch (KIP-320).
+func (t *Transport) endOf(ctx context.Context, at Route, topic string, partition, epoch int32) (int64, error) {
+	end, _, code, err := t.EndOfEpoch(ctx, at.Leader, topic, partition, epoch, at.Epoch)
+	if err != nil {
+		return 0, err
+	}
+	if code != 0 {
+		return 0, fmt.Errorf("OffsetForLeaderEpoch: %w", kerr.ErrorForCode(code))
+	}
+	return end, nil
+}
+
+// askReadBack looks for the head in the log, from the last acked end or from
+// where the log ended when the identity began.
+func (s *Sink) askReadBack(r *row, a Action) {
+	id := r.identityAt(a.Batch.First)
+	floor := id.Floor
+	if a.Acked.Epoch >= 0 && a.Acked.Partition == id.Partition {
+		floor = max(floor, a.Acked.End)
+	}
+	if floor < 0 {
+		// Nobody knows where to begin: it cannot be told.
+		s.replyLater(reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route}})
+		return
+	}
+	q := ReadBackQuery{Broker: a.Route.Leader, Topic: id.Topic, TopicID: id.TopicID, Partition: id.Partition, CurrentEpoch: a.Route.Epoch,
+		Floor: floor, ProducerID: id.ProducerID, Epoch: id.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First), BytesMax: readBackBytesMax}
+	t := &s.cfg.Transport
+	s.question(func(ctx context.Context) reply {
+		res, err := t.ReadBack(ctx, q)
+		if err != nil {
+			return reply{row: r, err: err, what: "the log could not be read back", ev: Event{Kind: EvQuestionFailed, Cause: CauseUnreachable}}
+		}
+		if res.State == Inconclusive && notLeading(res.Code) {
+			return reply{row: r, err: kerr.ErrorForCode(res.Code), what: "the log could not be read back", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
+		}
+		return reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route, Found: res.State == Found, Absent: res.State == Absent, Base: res.BaseOffset}}
+	})
+}
+
+// notLeading says that a broker refused a question since it does not lead the
+// partition, or not in the epoch that was named: the answer is elsewhere.
+func notLeading(code int16) bool {
+	switch kerr.ErrorForCode(code) {
+	case kerr.NotLeaderForPartition, kerr.FencedLeaderEpoch, kerr.UnknownLeaderEpoch, kerr.UnknownTopicOrPartition, kerr.LeaderNotAvailable:
+		return true
+	}
+	return false
+}
+
+// replyLater gives a reply that needs no question the way of all others, so
+// that no step runs inside another.
+func (s *Sink) replyLater(p reply) {
+	s.question(func(context.Context) reply { return p })
+}
+
+// findLoss finds the first acked batch that the leader lacks.
+func (s *Sink) findLoss(r *row) {
+	held, last, head, at := r.held, r.lane.last, r.lane.Head(), r.loss
+	own, from := r.identityAt(head), uint64(0)
+	for i := 1; i < len(r.ids); i++ {
+		if !r.ids[i-1].samePlace(&own) {
+			from = r.ids[i].From
+		}
+	}
+	for i := range held {
+		held[i].Acked.Partition = -1
+		if id := r.identityAt(held[i].Ref.First); id.samePlace(&own) {
+			held[i].Acked.Partition = id.Partition
+		}
+	}
+	topic, partition, t := r.info.Topic, r.lane.Partition(), &s.cfg.Transport
+	s.question(func(ctx context.Context) reply {
+		ev, err := firstLoss(head, from, held, last, partition, func(epoch int32) (int64, error) {
+			return t.endOf(ctx, at, topic, partition, epoch)
+		})
+		if err != nil {
+			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
+		}
+		ev.Route = at
+		return reply{row: r, ev: ev}
+	})
+}
+
+// samePlace says that both identities are of one partition of one topic, and
+// not of one that was deleted and created again.
+func (r *IdentityRecord) samePlace(other *IdentityRecord) bool {
+	return r.Partition == other.Partition && r.TopicID == other.TopicID
+}

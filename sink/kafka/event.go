@@ -1,0 +1,218 @@
+package kafka
+
+// What goes into a lane and what comes out of it: plain integers, so that a
+// Lane, an Event and an Action are comparable and cost no allocation.
+
+// Batch is what the machine knows of a spooled batch.
+type Batch struct {
+	First   uint64
+	Count   uint32
+	MaxTime int64 // newest record time, ms since 1970
+}
+
+// Next is the index behind the batch.
+func (b Batch) Next() uint64 { return b.First + uint64(b.Count) }
+
+// Identity is a producer id as one lane uses it. PID -1: not asked for yet.
+// Partition -1: not chosen yet.
+type Identity struct {
+	From      uint64
+	PID       int64
+	Epoch     int16
+	Partition int32
+}
+
+// Sequence is the base sequence of the batch that starts at index first.
+func (i Identity) Sequence(first uint64) int32 { return int32((first - i.From) % sequenceModulus) }
+
+// AckedBatch is a batch with its ack: End is the offset behind its last record, Epoch the
+// leader epoch known when its request was sent; -1: it proves nothing.
+type AckedBatch struct {
+	Batch
+	Base      int64
+	End       int64
+	Epoch     int32
+	Partition int32
+}
+
+// Route is what metadata say of the lane's partition. AskedAt is when they
+// were asked for: what happened later is not in them.
+type Route struct {
+	State   RouteState
+	Leader  int32
+	Epoch   int32
+	AskedAt int64 // ms; 0: never
+}
+
+// RouteState says whether a lane may send to its partition.
+type RouteState uint8
+
+const (
+	RouteUnknown      RouteState = iota // no metadata yet, or they could not be had
+	RouteOK                             // the partition has a leader
+	RouteNoLeader                       // the partition is known and has none
+	RouteNoTopic                        // the topic or partition is not known
+	RouteDenied                         // no permission to describe the topic
+	RouteOtherTopic                     // the topic's id, or the partition, is not the identity's
+	RouteOtherCluster                   // the cluster's id is not the identity's
+)
+
+// Reason says why a new identity begins. The numbers are on disk.
+type Reason uint8
+
+const (
+	_               Reason = iota
+	ReasonFirst            // the lane had none
+	ReasonStart            // every start of the agent ends every identity
+	ReasonRefused          // the broker refuses the old one and lost nothing of ours
+	ReasonLost             // the broker lost batches that are no longer held
+	ReasonGap              // indexes below are missing
+	ReasonNotOurs          // somebody else used the old one
+	ReasonRecreated        // the topic was deleted and created again
+	ReasonOperator         // asked for by an operator
+	reasonCount
+)
+
+var reasonNames = [reasonCount]string{"", "first", "start", "refused", "lost by the broker", "gap", "used by another producer", "topic recreated", "operator"}
+
+func (r Reason) String() string { return reasonNames[r] }
+
+// Cause says in one word why a lane is not sending; see Lane.Cause.
+type Cause uint8
+
+const (
+	CauseNone Cause = iota
+	CauseUnreachable
+	CauseNoLeader
+	CauseNoTopic
+	CauseDenied
+	CauseOtherTopic
+	CauseOtherCluster
+	CauseRetriable
+	CauseTooLarge
+	CauseBadTime
+	CauseBadRecord
+	CausePolicy
+	CauseNoProducerID
+	causeCount
+)
+
+var causeNames = [causeCount]string{"", "broker unreachable", "partition has no leader", "topic unknown", "permission denied",
+	"topic was recreated", "cluster id changed", "broker answered a retriable error", "batch larger than the topic takes",
+	"record time refused", "record refused", "refused by topic policy or configuration", "no producer id"}
+
+func (c Cause) String() string { return causeNames[c] }
+
+// EventKind names what happened.
+type EventKind uint8
+
+const (
+	EvOffer          EventKind = iota // Batch, Identity, InDoubt: the next batch in the spool at or above head
+	EvRoute                           // Route
+	EvGranted                         // Identity.PID, Epoch, Partition
+	EvIdentityKept                    // the identity granted last is durable
+	EvAnswer                          // Verdict, Base, AppendTime
+	EvUnanswered                      // the request failed; NotSent: none of its bytes left
+	EvAckKept                         // the ack of the batch at head is durable
+	EvEpochEnd                        // Base: end of the epoch asked for, -1 unknown; Route.Epoch: as of the question
+	EvReadBack                        // Found, Base or Absent; neither: cannot be told. Route.Epoch as of the question
+	EvLoss                            // Lost, Held, Acked: the answer to FindLoss
+	EvHeadKept                        // the step back is durable
+	EvQuestionFailed                  // the question asked could not be answered; Cause
+	EvSkipped                         // the batch at head cannot be read; a durable gap stands in its place
+	EvTick                            // time passed
+)
+
+// Event is what happened to a lane, with the time (ms) and a random number
+// that spreads its retries. Which other fields count depends on Kind.
+type Event struct {
+	Kind EventKind
+	Now  int64
+	Rand uint32
+
+	Batch       Batch
+	Identity    Identity
+	InDoubt     bool // EvOffer: may have been sent before this process started
+	Route       Route
+	Verdict     Verdict
+	NotAppended bool // EvAnswer: this attempt appended nothing, and no other answer of its kind ever means more
+	Slow        bool // EvAnswer, EvUnanswered: the request waited for its time-out
+	Base        int64
+	AppendTime  int64
+	NotSent     bool
+	Found       bool
+	Absent      bool
+	Lost        uint64     // EvLoss: first index that may be lost; head or more: none
+	Held        uint64     // EvLoss: from here to head all batches are in the spool
+	Acked       AckedBatch // EvLoss: the last ack below Lost
+	Cause       Cause
+}
+
+// ActionKind names what the driver must do.
+type ActionKind uint8
+
+const (
+	ActRefresh         ActionKind = iota // fetch metadata; answer with EvRoute
+	ActAskIdentity                       // choose a partition if Identity.Partition is -1, get a producer id; EvGranted or EvQuestionFailed
+	ActPersistIdentity                   // write Identity; EvIdentityKept
+	ActAskEpochEnd                       // OffsetForLeaderEpoch(Acked.Epoch); EvEpochEnd or EvQuestionFailed
+	ActReadBack                          // look for Batch under Identity in the log; EvReadBack or EvQuestionFailed
+	ActFindLoss                          // find the first acked batch that the leader lacks; EvLoss or EvQuestionFailed
+	ActSend                              // send Batch under Identity; EvAnswer or EvUnanswered
+	ActAck                               // write Acked; EvAckKept. Everything below Acked.Next() is done
+	ActMoveHead                          // write the head's step back to Index, below which Acked is the last ack, and Top, where it began; EvHeadKept, then offer from there
+	ActWake                              // EvTick at Index (ms)
+	ActReport                            // tell people: Report, Records
+)
+
+// Report says what an ActReport is about.
+type Report uint8
+
+const (
+	ReportMaybeDoubled Report = iota // Records may be in the topic twice
+	ReportNotDoubled                 // Records reported as possibly doubled were not
+	ReportLost                       // Records were acked and are gone from the broker, and are no longer held
+	ReportHealed                     // Records were acked, are gone from the broker, and are sent again
+	ReportFound                      // Records in doubt were in the log already
+	ReportNewIdentity                // a new producer id begins, for Reason
+	ReportNotOurs                    // an answer shows that another producer used our identity
+	ReportUnverified                 // the leader does not know the epoch of our last ack
+)
+
+// Action is one thing for the driver to do.
+type Action struct {
+	Kind     ActionKind
+	Batch    Batch
+	Identity Identity
+	Reason   Reason
+	Acked    AckedBatch
+	Route    Route
+	Index    uint64
+	Top      uint64
+	Slow     bool
+	Report   Report
+	Records  uint64
+}
+
+// Actions is what a step asks for, in order.
+type Actions struct {
+	n    int
+	list [6]Action
+}
+
+// All returns the actions in order; valid until the next Step into a.
+func (a *Actions) All() []Action { return a.list[:a.n] }
+
+func (a *Actions) add(x Action) {
+	if a.n == len(a.list) {
+		panic("BUG: a lane step asked for too many actions")
+	}
+	a.list[a.n] = x
+	a.n++
+}
+
+func (a *Actions) report(r Report, records uint64, why Reason) {
+	if records > 0 {
+		a.add(Action{Kind: ActReport, Report: r, Records: records, Reason: why})
+	}
+}

@@ -1,0 +1,602 @@
+package kafka
+
+// Lane is the sequencer of one lane: a pure state machine that decides what
+// is sent to Kafka, under which producer identity, and what an answer means.
+// It does no I/O, reads no clock, starts nothing, locks nothing and allocates
+// nothing; sink.go drives it. All transitions are in this file.
+//
+// A lane numbers its records: index 0, 1, 2 ... A batch is a fixed range of
+// indexes. An identity (producer id, epoch, partition) covers indexes from its
+// `From` on, so that the base sequence of a batch is arithmetic,
+// (first - From) mod 2^31, and there is no counter to lose.
+//
+// The rules, and what each is for:
+//
+//  1. One batch at a time. The next batch is sent when the ack of the one
+//     before is durable, so at most one batch, the head, is ever in doubt: the
+//     one batch that every broker still recognises after a restart.
+//  2. A batch keeps boundaries and identity on every attempt until its outcome
+//     is known. "Possibly persisted" is sticky; only a refusal that proves the
+//     first and only attempt was not appended clears it.
+//  3. In a new leader epoch, before anything is sent, resends too, the leader
+//     is asked how far the epoch of our last ack reaches (KIP-320). An end
+//     below the last acked end means that acked records are gone: heal.
+//     An ack counts under the leader epoch known when its request was sent.
+//  4. A head in doubt whose producer state may have expired at the broker is
+//     looked for in the log before it is sent again; what cannot be looked for
+//     is counted as possibly doubled.
+//  5. A refusal by sequence (45, 47, 59) in the current leader epoch heals:
+//     the head steps back, durably, over acked batches that the broker lost; or
+//     a new producer id starts at the head.
+//
+// A crash at any point leaves what the spool holds: the durable head, the
+// identities, the frames; NewLane starts from them.
+type Lane struct {
+	head  uint64 // first index without a durable ack
+	top   uint64 // a heal stepped back from here; 0: not stepping
+	batch Batch  // the batch at head; Count 0: none offered
+
+	id     Identity // covers head
+	needID Reason   // a new identity must start at head; 0: no
+	stamp  stamping // what the first answer under id said of append times
+
+	last    AckedBatch // the last durable ack that counts against a leader
+	pending AckedBatch // the ack of the batch at head while it is not durable
+
+	route      Route
+	routeAfter int64 // ms; metadata asked for at or before this do not count
+	otherSince int64 // ms; metadata show another topic since; 0: they do not
+	checked    bool  // rule 3 is satisfied in route's leader epoch
+
+	busy         busy
+	flightEpoch  int32 // leader epoch known when the flight left
+	doubt        bool  // the batch at head may be in a log
+	doubtSince   int64 // ms
+	tries        uint16
+	asked        bool   // rule 4 is satisfied for this doubt
+	counted      uint32 // records of the head reported as possibly doubled
+	countedTries uint16 // tries when they were
+	refused      bool   // by sequence, in refusedEpoch
+	refusedEpoch int32
+	regress      bool // a base offset below the last acked end awaits rule 3
+
+	slow      bool // travels alone over the second connection
+	cause     Cause
+	fails     uint8
+	notBefore int64 // ms
+}
+
+// Limits of the sequencer, in milliseconds.
+const (
+	routeAgeMaxMs   = 10_000  // metadata older than this are refreshed before a send
+	freshMaxMs      = 300_000 // producer state of a batch this young lives at every broker
+	recreatedMinMs  = 15_000  // another topic id must be seen this long
+	backoffMinMs    = 100
+	backoffMaxMs    = 10_000
+	backoffSlowMs   = 60_000 // for a lane on the second connection
+	backoffHeldMs   = 30_000 // for what an operator must change
+	sequenceModulus = 1 << 31
+	triesMax        = 1<<16 - 1 // attempts are not counted further
+)
+
+type busy uint8
+
+const (
+	free        busy = iota
+	busyRoute        // metadata asked for
+	busyID           // producer id asked for
+	busyPersist      // identity on its way to the disk
+	busyEpoch        // end of our last ack's leader epoch asked for
+	busyLog          // looking for the head in the log
+	busyLoss         // looking for the first lost batch
+	busyHead         // the head's step back on its way to the disk
+	busyFlight       // a produce request is under way
+	busyAck          // outcome known, its ack on its way to the disk
+)
+
+type stamping uint8
+
+const (
+	stampUnknown stamping = iota
+	stampNone             // answers to first attempts carry no append time
+	stampBroker           // the topic stamps append time: it proves nothing
+)
+
+// NewLane returns a lane as a start of the agent finds it: head is the durable
+// ack, last the ack below it (Count 0: none), id the identity that covers head
+// (PID -1 and Partition -1: none). If the start found a heal under way, what is
+// below top had been sent before the head moved back; else top is 0.
+func NewLane(head, top uint64, last AckedBatch, id Identity) Lane {
+	if last.Count == 0 {
+		last.Epoch = -1
+	}
+	if top <= head {
+		top = 0
+	}
+	return Lane{head: head, top: top, last: last, id: id}
+}
+
+// Head is the first index without a durable ack.
+func (l *Lane) Head() uint64 { return l.head }
+
+// Idle says that the machine waits for nothing but a batch at Head.
+func (l *Lane) Idle() bool { return l.busy == free && l.batch.Count == 0 }
+
+// Room says that the driver may offer the batch at Head.
+func (l *Lane) Room() bool { return l.batch.Count == 0 && l.busy != busyHead }
+
+// Cause says what holds the lane up; CauseNone: nothing does.
+func (l *Lane) Cause() Cause { return l.cause }
+
+// Partition is the partition of the identity at Head; -1: not chosen yet.
+func (l *Lane) Partition() int32 { return l.id.Partition }
+
+// InDoubt says that the batch at Head may be in a log.
+func (l *Lane) InDoubt() bool { return l.doubt }
+
+// Step takes one event and replaces the content of a by what is to be done.
+func (l *Lane) Step(ev *Event, a *Actions) {
+	a.n = 0
+	switch ev.Kind {
+	case EvOffer:
+		l.offer(ev)
+	case EvRoute:
+		l.learn(ev)
+	case EvGranted:
+		l.granted(ev, a)
+	case EvIdentityKept:
+		l.settle(busyPersist)
+	case EvAnswer:
+		l.answer(ev, a)
+	case EvUnanswered:
+		l.unanswered(ev)
+	case EvAckKept:
+		l.ackKept()
+	case EvEpochEnd:
+		l.epochEnd(ev, a)
+	case EvReadBack:
+		l.readBack(ev, a)
+	case EvLoss:
+		l.heal(ev, a)
+	case EvHeadKept:
+		l.settle(busyHead)
+	case EvQuestionFailed:
+		l.busy = free
+		l.fail(ev, ev.Cause, backoffMaxMs)
+	case EvSkipped:
+		l.settle(busyFlight)
+		l.pass()
+		l.needID = ReasonGap
+	case EvTick:
+	}
+	l.advance(ev.Now, a)
+}
+
+func (l *Lane) settle(want busy) {
+	if l.busy != want {
+		panic("BUG: a lane got an answer to a question it did not ask")
+	}
+	l.busy = free
+}
+
+// advance takes the lane's next own step, if nothing is under way.
+func (l *Lane) advance(now int64, a *Actions) {
+	if l.busy != free {
+		return
+	}
+	if now < l.notBefore {
+		a.add(Action{Kind: ActWake, Index: uint64(l.notBefore)})
+		return
+	}
+	if l.id.Partition < 0 {
+		if l.batch.Count > 0 {
+			l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: -1}, Reason: l.reason()})
+		}
+		return
+	}
+	if !l.routed(now, a) {
+		return
+	}
+	if l.refused {
+		l.refused = false
+		if l.refusedEpoch == l.route.Epoch {
+			l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
+			return
+		}
+	}
+	if !l.checked {
+		if l.last.Epoch >= 0 && l.last.Partition == l.id.Partition {
+			l.ask(busyEpoch, a, Action{Kind: ActAskEpochEnd, Acked: l.last, Route: l.route})
+			return
+		}
+		l.checked = true
+	}
+	if l.batch.Count == 0 {
+		return
+	}
+	if l.needID != 0 || l.id.PID < 0 {
+		l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: l.id.Partition}, Reason: l.reason()})
+		return
+	}
+	if l.doubt && !l.asked && !l.fresh(now) {
+		l.ask(busyLog, a, Action{Kind: ActReadBack, Batch: l.batch, Identity: l.id, Acked: l.last, Route: l.route})
+		return
+	}
+	l.send(now, a)
+}
+
+func (l *Lane) ask(b busy, a *Actions, x Action) {
+	l.busy = b
+	a.add(x)
+}
+
+func (l *Lane) reason() Reason {
+	if l.needID != 0 {
+		return l.needID
+	}
+	if l.head == 0 {
+		return ReasonFirst
+	}
+	return ReasonStart
+}
+
+// routed says whether the partition's leader is known well enough to talk to;
+// if not it asks for metadata, or waits.
+func (l *Lane) routed(now int64, a *Actions) bool {
+	stale := l.route.AskedAt <= l.routeAfter
+	old := l.batch.Count > 0 && now-l.route.AskedAt > routeAgeMaxMs
+	// A state that was learnt while something else was under way made nobody
+	// wait: without another look the lane would sleep for ever.
+	if stale || old || l.route.State != RouteOK {
+		l.ask(busyRoute, a, Action{Kind: ActRefresh})
+		return false
+	}
+	return true
+}
+
+// recreate leaves a topic that is gone for the one of its name. What was acked
+// went into a log that is gone; what is in doubt cannot be in the new one.
+func (l *Lane) recreate() {
+	l.id = Identity{From: l.head, PID: -1, Partition: -1}
+	l.needID = ReasonRecreated
+	l.last.Epoch = -1
+	l.top, l.otherSince = 0, 0
+	l.forgetDoubt()
+	l.route = Route{}
+}
+
+// fresh says that the broker's memory of the head, if it was appended, cannot
+// have expired: it ages by record time.
+func (l *Lane) fresh(now int64) bool {
+	return now-l.batch.MaxTime <= freshMaxMs && now-l.doubtSince <= freshMaxMs
+}
+
+func (l *Lane) send(now int64, a *Actions) {
+	if !l.doubt {
+		l.doubt, l.doubtSince, l.tries = true, now, 0
+	}
+	if l.tries < triesMax {
+		l.tries++
+	}
+	l.flightEpoch = l.route.Epoch
+	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow})
+}
+
+func (l *Lane) forgetDoubt() {
+	l.doubt, l.asked, l.tries, l.counted, l.refused, l.regress = false, false, 0, 0, false, false
+}
+
+// pass moves the head behind its batch.
+func (l *Lane) pass() {
+	l.forgetDoubt()
+	l.head, l.batch = l.batch.Next(), Batch{}
+	if l.head >= l.top {
+		l.top = 0
+	}
+}
+
+// offer takes the batch at head. A first index above head is a durable gap.
+func (l *Lane) offer(ev *Event) {
+	if !l.Room() || ev.Batch.First < l.head || ev.Batch.Count == 0 {
+		panic("BUG: a lane was offered a batch that is not the next one")
+	}
+	gap := ev.Batch.First > l.head
+	l.head, l.batch = ev.Batch.First, ev.Batch
+	if l.needID == 0 && (ev.Identity.PID >= 0 || ev.Identity.Partition >= 0) {
+		if ev.Identity.Partition != l.id.Partition {
+			l.route, l.checked = Route{}, false
+		}
+		if ev.Identity != l.id {
+			l.id, l.stamp = ev.Identity, stampUnknown
+		}
+		if gap && l.id.PID >= 0 && l.id.From < l.head {
+			l.needID = ReasonGap
+		}
+	}
+	if l.needID == 0 && l.id.PID >= 0 && l.id.From > l.head {
+		l.needID = ReasonStart // a heal went back further than identities are known
+	}
+	if ev.InDoubt && l.needID == 0 && l.id.PID >= 0 {
+		// The doubt began when the batch was sent, which nobody wrote down:
+		// at the earliest when its newest record was read.
+		l.doubt, l.doubtSince, l.tries = true, min(ev.Batch.MaxTime, ev.Now), 1
+	}
+}
+
+// learn takes metadata, asked for or not.
+func (l *Lane) learn(ev *Event) {
+	if l.busy == busyRoute {
+		l.busy = free
+	}
+	if ev.Route.AskedAt < l.route.AskedAt {
+		return
+	}
+	moved := ev.Route.Epoch != l.route.Epoch || ev.Route.Leader != l.route.Leader
+	if ev.Route.State == RouteOK && moved {
+		l.checked, l.asked = false, false
+	}
+	if ev.Route.State != RouteOK {
+		// The epoch is kept: only a new leader asks for a new check.
+		ev.Route.Leader, ev.Route.Epoch = l.route.Leader, l.route.Epoch
+	}
+	if ev.Route.State == RouteOK && l.route.State != RouteOK {
+		l.notBefore, l.cause = 0, CauseNone // what the lane waited for has come
+	}
+	l.route = ev.Route
+	if l.route.State != RouteOtherTopic {
+		l.otherSince = 0
+	} else if l.otherSince == 0 {
+		l.otherSince = ev.Now
+	}
+	if l.route.State == RouteOK || l.busy != free {
+		return
+	}
+	if l.route.State == RouteOtherTopic && ev.Now-l.otherSince >= recreatedMinMs {
+		l.recreate()
+		return
+	}
+	limit := int64(backoffMaxMs)
+	if l.route.State == RouteNoLeader {
+		l.slow, limit = true, backoffSlowMs
+	}
+	l.fail(ev, routeCauses[l.route.State], limit)
+}
+
+var routeCauses = [...]Cause{RouteUnknown: CauseUnreachable, RouteOK: CauseNone, RouteNoLeader: CauseNoLeader, RouteNoTopic: CauseNoTopic,
+	RouteDenied: CauseDenied, RouteOtherTopic: CauseOtherTopic, RouteOtherCluster: CauseOtherCluster}
+
+// fail waits before the next step and distrusts what is known of the route.
+func (l *Lane) fail(ev *Event, cause Cause, limitMs int64) {
+	wait := min(backoffMinMs<<min(l.fails, 20), limitMs)
+	wait = wait/2 + int64(ev.Rand)*(wait/2)>>32
+	if l.fails < 255 {
+		l.fails++
+	}
+	l.cause = cause
+	l.notBefore = ev.Now + wait
+	l.routeAfter = ev.Now
+}
+
+func (l *Lane) granted(ev *Event, a *Actions) {
+	l.settle(busyID)
+	why := l.reason()
+	if ev.Identity.Partition != l.id.Partition {
+		l.route, l.checked = Route{}, false
+	}
+	l.id = Identity{From: l.head, PID: ev.Identity.PID, Epoch: ev.Identity.Epoch, Partition: ev.Identity.Partition}
+	l.needID, l.stamp = 0, stampUnknown
+	l.forgetDoubt()
+	l.ask(busyPersist, a, Action{Kind: ActPersistIdentity, Identity: l.id, Reason: why})
+	if why != ReasonFirst && why != ReasonStart {
+		a.report(ReportNewIdentity, 1, why)
+	}
+	if l.top > l.head { // a start cut a heal short and ended the identities that it used
+		a.report(ReportMaybeDoubled, l.top-l.head, why)
+	}
+	l.top = 0
+}
+
+// answer decides by the verdict on a produce answer.
+func (l *Lane) answer(ev *Event, a *Actions) {
+	l.settle(busyFlight)
+	if ev.NotAppended && l.tries == 1 {
+		l.forgetDoubt()
+	}
+	l.slow = l.slow || ev.Slow
+	switch ev.Verdict {
+	case Acked:
+		l.success(ev, a)
+	case Refused:
+		// Believed only when fresh metadata show that the leader that
+		// refused still leads.
+		l.refused, l.refusedEpoch = true, l.flightEpoch
+		l.routeAfter = ev.Now
+		l.asked = false
+	case Retry, RetryRoute:
+		l.asked = false
+		limit := int64(backoffMaxMs)
+		if l.slow {
+			limit = backoffSlowMs
+		}
+		l.fail(ev, CauseRetriable, limit)
+	case Denied:
+		l.fail(ev, CauseDenied, backoffHeldMs)
+	case TooLarge:
+		l.fail(ev, CauseTooLarge, backoffHeldMs)
+	case BadTime:
+		l.fail(ev, CauseBadTime, backoffHeldMs)
+	case BadRecord:
+		l.fail(ev, CauseBadRecord, backoffHeldMs)
+	default:
+		l.fail(ev, CausePolicy, backoffHeldMs)
+	}
+}
+
+func (l *Lane) unanswered(ev *Event) {
+	l.settle(busyFlight)
+	if ev.NotSent && l.tries < triesMax { // it was no attempt
+		l.tries--
+	}
+	if l.tries == 0 {
+		l.forgetDoubt()
+	}
+	l.asked = false
+	l.slow = l.slow || ev.Slow
+	limit := int64(backoffMaxMs)
+	if l.slow {
+		limit = backoffSlowMs
+	}
+	l.fail(ev, CauseUnreachable, limit)
+}
+
+// success takes a broker's word that the batch at head is committed, unless
+// the answer shows that it is not our batch that the broker speaks of.
+func (l *Lane) success(ev *Event, a *Actions) {
+	counts := l.last.Epoch >= 0 && l.last.Partition == l.id.Partition
+	if counts && ev.Base >= 0 && ev.Base < l.last.End {
+		// Either the log was cut short under us, or somebody else's batch
+		// was taken for ours: rule 3 tells which.
+		l.regress, l.checked = true, false
+		l.routeAfter = ev.Now
+		return
+	}
+	first := l.tries == 1 && l.head >= l.top // not one of those that a heal sends again
+	if first && ev.AppendTime >= 0 && l.stamp == stampNone {
+		l.notOurs(a)
+		return
+	}
+	if first && l.stamp == stampUnknown {
+		l.stamp = stampNone
+		if ev.AppendTime >= 0 {
+			l.stamp = stampBroker
+		}
+	}
+	if l.counted > 0 && (l.duplicate(ev) || (counts && ev.Base == l.last.End)) {
+		a.report(ReportNotDoubled, uint64(l.counted), 0)
+	}
+	l.ack(ev.Base, l.flightEpoch, a)
+}
+
+// duplicate says that the answer speaks of an attempt from before the head was
+// counted as possibly doubled. A duplicate carries the newest record time of
+// the batch, which a topic that stamps append time cannot give to a new one; a
+// second attempt since then may be a duplicate of the first.
+func (l *Lane) duplicate(ev *Event) bool {
+	dated := ev.AppendTime >= 0 && (l.stamp == stampNone || ev.AppendTime == l.batch.MaxTime)
+	return dated && l.tries == l.countedTries+1
+}
+
+func (l *Lane) ack(base int64, epoch int32, a *Actions) {
+	l.pending = AckedBatch{Batch: l.batch, Base: base, End: base + int64(l.batch.Count), Epoch: epoch, Partition: l.id.Partition}
+	if base < 0 {
+		l.pending.Epoch = -1
+	}
+	l.forgetDoubt()
+	l.slow, l.fails, l.cause = false, 0, CauseNone
+	l.ask(busyAck, a, Action{Kind: ActAck, Acked: l.pending})
+}
+
+func (l *Lane) notOurs(a *Actions) {
+	a.report(ReportNotOurs, uint64(l.batch.Count), ReasonNotOurs)
+	a.report(ReportMaybeDoubled, uint64(l.batch.Count), ReasonNotOurs)
+	l.forgetDoubt()
+	l.needID = ReasonNotOurs
+}
+
+func (l *Lane) ackKept() {
+	l.settle(busyAck)
+	l.last = l.pending
+	l.pass()
+}
+
+// epochEnd compares what the leader still has of our last ack's epoch.
+func (l *Lane) epochEnd(ev *Event, a *Actions) {
+	l.settle(busyEpoch)
+	switch {
+	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
+	case ev.Base >= 0 && ev.Base < l.last.End:
+		l.regress = false
+		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
+	default:
+		if ev.Base < 0 {
+			a.report(ReportUnverified, 1, 0)
+		}
+		l.checked = true
+		if l.regress {
+			l.regress = false
+			l.notOurs(a)
+		}
+	}
+}
+
+// readBack takes the result of looking for the head in the log.
+func (l *Lane) readBack(ev *Event, a *Actions) {
+	l.settle(busyLog)
+	switch {
+	case ev.Found:
+		a.report(ReportFound, uint64(l.batch.Count), 0)
+		if l.counted > 0 {
+			a.report(ReportNotDoubled, uint64(l.counted), 0)
+		}
+		l.ack(ev.Base, ev.Route.Epoch, a)
+	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
+	default:
+		l.asked = true
+		if !ev.Absent && l.counted == 0 {
+			l.counted, l.countedTries = l.batch.Count, l.tries
+			a.report(ReportMaybeDoubled, uint64(l.counted), 0)
+		}
+	}
+}
+
+// heal begins again at the first acked batch that the leader lost, if any.
+func (l *Lane) heal(ev *Event, a *Actions) {
+	l.settle(busyLoss)
+	if ev.Route.Epoch != l.route.Epoch {
+		return // said by a leader that is none any more: rule 3 asks the new one
+	}
+	end := max(l.top, l.head)
+	if l.doubt {
+		end = max(end, l.batch.Next())
+	}
+	at := min(ev.Lost, l.head)
+	lost := at < l.head
+	if lost {
+		l.last = ev.Acked // acks from here on never count against a leader again
+		if l.last.Count == 0 {
+			l.last.Epoch = -1
+		}
+	}
+	if lost && at >= l.top && at >= ev.Held { // a first step back
+		a.report(ReportHealed, l.head-at, 0)
+		l.top = end
+		l.moveHead(at, lost, a)
+		return
+	}
+	why, maybe := ReasonRefused, max(l.top, at)
+	if l.tries > 1 { // an attempt before the refused one may have been appended
+		maybe = max(maybe, l.batch.Next())
+	}
+	if lost && at < ev.Held {
+		why, maybe = ReasonLost, end
+		a.report(ReportLost, ev.Held-at, why)
+		at = ev.Held
+	}
+	a.report(ReportMaybeDoubled, maybe-at, why)
+	l.top = 0
+	l.needID = why
+	l.moveHead(at, lost, a)
+}
+
+// moveHead starts again at index at, which may be the head itself. After a loss
+// that is durable even then: another start would take the acks from there on
+// for proof of the same loss.
+func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
+	l.forgetDoubt()
+	l.checked = true
+	if !lost {
+		return
+	}
+	l.head, l.batch = at, Batch{}
+	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
+}

@@ -1,0 +1,387 @@
+package kafka
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+var update = flag.Bool("update", false, "write what the lane does into testdata/lane")
+
+// Transcripts: what happens to a lane, one line each, and indented below it
+// what the lane asks for. Batches are written first+count, acks
+// first+count@offset/epoch. Words in use:
+//
+//	start head=0 top=30 last=0+10@100/5 id=7 from=0 partition=2
+//	offer 0+10 id=7 from=0 partition=2 doubt old   old: an hour
+//	route ok leader=1 epoch=5     or no-leader, no-topic, denied, other-topic, other-cluster, unknown
+//	granted id=7 partition=2      identity-durable   ack-durable   head-durable
+//	answer NONE base=100 time=1   or the name of any other Kafka error
+//	lost / lost not-sent / lost slow     the request failed
+//	epoch-end 110 epoch=5         -1: not known; epoch of the question
+//	read-back found=110 / absent / unknown
+//	loss from=10 held=0 last=0+10@100/5 epoch=5
+//	failed CAUSE   skipped   wait 15s
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/lane/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no transcripts", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txt"), func(t *testing.T) {
+			want, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := script{now: 1_000_000_000}
+			got, err := s.run(string(want))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *update {
+				if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			} else if got != string(want) {
+				t.Errorf("the lane does something else; -update writes it\n%s", got)
+			}
+		})
+	}
+}
+
+// Every answer that a broker may give, and some that none gives yet: only a
+// success acks, only a refusal by sequence costs the identity, and whatever it
+// is, the same batch goes again in bounded time.
+func TestEveryAnswer(t *testing.T) {
+	for code := int16(-1); code < 250; code++ {
+		s := script{now: 1_000_000_000}
+		if _, err := s.run("start head=10 last=0+10@100/5 id=7 from=0 partition=2\noffer 10+10 id=7 from=0 partition=2\n" +
+			"route ok leader=1 epoch=5\nepoch-end 110 epoch=5\n"); err != nil {
+			t.Fatal(err)
+		}
+		verdict := VerdictOf(code)
+		s.step(&Event{Kind: EvAnswer, Verdict: verdict, NotAppended: NotPersisted(code), Slow: Slow(code), Base: 110, AppendTime: -1})
+		if verdict == Acked {
+			if a := s.actions.All(); len(a) != 1 || a[0].Kind != ActAck || a[0].Acked.End != 120 {
+				t.Errorf("code %d: %+v", code, a)
+			}
+			continue
+		}
+		if s.lane.InDoubt() == NotPersisted(code) {
+			t.Errorf("code %d: in doubt is %v", code, s.lane.InDoubt())
+		}
+		if waits := s.lane.Cause() != CauseNone; waits == (verdict == Refused) {
+			t.Errorf("code %d: cause %q", code, s.lane.Cause())
+		}
+		begin := s.now
+		sent := s.untilSent(t)
+		want := Identity{PID: 7, Partition: 2}
+		if verdict == Refused {
+			want = Identity{From: 10, PID: 8, Partition: 2}
+		}
+		if sent.Batch.First != 10 || sent.Batch.Count != 10 || sent.Identity != want || sent.Slow != Slow(code) {
+			t.Errorf("code %d: then %+v", code, sent)
+		}
+		if s.now-begin > backoffSlowMs {
+			t.Errorf("code %d: %d ms later", code, s.now-begin)
+		}
+	}
+}
+
+// untilSent answers whatever the lane asks, as a healthy cluster would, until
+// it sends.
+func (s *script) untilSent(t *testing.T) Action {
+	for range 20 {
+		a := s.actions.All()
+		switch last := a[len(a)-1]; last.Kind {
+		case ActSend:
+			return last
+		case ActRefresh:
+			s.now++
+			s.step(&Event{Kind: EvRoute, Route: Route{State: RouteOK, Leader: 1, Epoch: 5, AskedAt: s.now}})
+		case ActWake:
+			s.now = int64(last.Index)
+			s.step(&Event{Kind: EvTick})
+		case ActFindLoss:
+			s.step(&Event{Kind: EvLoss, Lost: s.lane.Head(), Acked: AckedBatch{Epoch: -1}, Route: last.Route})
+		case ActReadBack:
+			s.step(&Event{Kind: EvReadBack, Absent: true, Route: last.Route})
+		case ActAskIdentity:
+			s.step(&Event{Kind: EvGranted, Identity: Identity{PID: 8, Partition: 2}})
+		case ActPersistIdentity, ActReport:
+			s.step(&Event{Kind: EvIdentityKept})
+		default:
+			t.Fatalf("the lane asks for %+v", last)
+		}
+	}
+	t.Fatal("nothing was sent")
+	return Action{}
+}
+
+func TestBackoffIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		verdict Verdict
+		slow    bool
+		limit   int64
+	}{{Retry, false, backoffMaxMs}, {Retry, true, backoffSlowMs}, {TooLarge, false, backoffHeldMs}, {Denied, false, backoffHeldMs}} {
+		s := script{now: 1_000_000_000}
+		if _, err := s.run("start head=10 id=7 from=0 partition=2\noffer 10+10 id=7 from=0 partition=2\nroute ok leader=1 epoch=5\n"); err != nil {
+			t.Fatal(err)
+		}
+		longest := int64(0)
+		for range 300 {
+			s.step(&Event{Kind: EvAnswer, Verdict: c.verdict, Slow: c.slow, Base: -1, AppendTime: -1})
+			wait := int64(s.actions.All()[0].Index) - s.now
+			longest = max(longest, wait)
+			if wait < backoffMinMs/2 || wait > c.limit {
+				t.Fatalf("%s waits %d ms, limit %d", c.verdict, wait, c.limit)
+			}
+			s.untilSent(t)
+		}
+		if longest < c.limit/2 {
+			t.Errorf("%s never waits longer than %d ms, limit %d", c.verdict, longest, c.limit)
+		}
+	}
+}
+
+// The way of every batch: no allocation.
+func TestStepAllocatesNothing(t *testing.T) {
+	lane, a := NewLane(0, 0, AckedBatch{}, Identity{PID: 7, Partition: 2}), Actions{}
+	now := int64(1_000_000_000)
+	events := [...]Event{{Kind: EvRoute, Route: Route{State: RouteOK, Leader: 1, Epoch: 5}}, {Kind: EvOffer, Identity: Identity{PID: 7, Partition: 2}},
+		{Kind: EvAnswer, Verdict: Acked, AppendTime: -1}, {Kind: EvAckKept}}
+	lane.Step(&Event{Kind: EvTick, Now: now}, &a)
+	first := uint64(0)
+	n := testing.AllocsPerRun(1000, func() {
+		now++
+		for i := range events {
+			ev := &events[i]
+			ev.Now, ev.Route.AskedAt = now, now
+			ev.Batch, ev.Base = Batch{First: first, Count: 10, MaxTime: now}, int64(first)
+			lane.Step(ev, &a)
+			if ev.Kind == EvOffer && a.All()[0].Kind != ActSend || ev.Kind == EvAnswer && a.All()[0].Kind != ActAck {
+				t.Fatalf("the lane asks for %+v", a.All())
+			}
+		}
+		first += 10
+	})
+	if n != 0 {
+		t.Errorf("%v allocations a batch", n)
+	}
+	if lane.Head() != first {
+		t.Errorf("head %d, want %d", lane.Head(), first)
+	}
+}
+
+type script struct {
+	lane    Lane
+	actions Actions
+	now     int64
+	cause   Cause
+	out     strings.Builder
+}
+
+func (s *script) run(text string) (string, error) {
+	for i, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+		if strings.HasPrefix(line, " ") {
+			continue // what the lane did last time
+		}
+		fmt.Fprintln(&s.out, line)
+		words := strings.Fields(line)
+		if len(words) == 0 || words[0] == "#" {
+			continue
+		}
+		if err := s.do(words); err != nil {
+			return "", fmt.Errorf("line %d: %w", i+1, err)
+		}
+	}
+	return s.out.String(), nil
+}
+
+// args are the words of a line behind its first: flags and key=value.
+type args struct {
+	words map[string]string
+	err   error
+}
+
+func (a *args) has(key string) bool { _, ok := a.words[key]; return ok }
+
+func (a *args) int(key string, missing int64) int64 {
+	text, ok := a.words[key]
+	if !ok {
+		return missing
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	a.err = errors.Join(a.err, err)
+	return n
+}
+
+// acked reads first+count@offset/epoch of partition 2.
+func (a *args) acked(key string) AckedBatch {
+	x := AckedBatch{Epoch: -1}
+	if a.has(key) {
+		_, err := fmt.Sscanf(a.words[key], "%d+%d@%d/%d", &x.First, &x.Count, &x.Base, &x.Epoch)
+		a.err = errors.Join(a.err, err)
+		x.End, x.Partition = x.Base+int64(x.Count), 2
+	}
+	return x
+}
+
+func (a *args) identity() Identity {
+	return Identity{From: uint64(a.int("from", 0)), PID: a.int("id", -1), Partition: int32(a.int("partition", -1))}
+}
+
+var routeWords = map[string]RouteState{"unknown": RouteUnknown, "ok": RouteOK, "no-leader": RouteNoLeader, "no-topic": RouteNoTopic,
+	"denied": RouteDenied, "other-topic": RouteOtherTopic, "other-cluster": RouteOtherCluster}
+
+var simpleWords = map[string]EventKind{"identity-durable": EvIdentityKept, "ack-durable": EvAckKept, "head-durable": EvHeadKept, "skipped": EvSkipped}
+
+func (s *script) do(words []string) error {
+	a := args{words: map[string]string{}}
+	for _, w := range words[1:] {
+		key, value, _ := strings.Cut(w, "=")
+		a.words[key] = value
+	}
+	var first string
+	if len(words) > 1 {
+		first = words[1]
+	}
+	ev := Event{Base: -1, AppendTime: -1}
+	kind, simple := simpleWords[words[0]]
+	switch {
+	case simple:
+		ev.Kind = kind
+	case words[0] == "start":
+		s.lane = NewLane(uint64(a.int("head", 0)), uint64(a.int("top", 0)), a.acked("last"), a.identity())
+		ev.Kind = EvTick
+	case words[0] == "offer":
+		ev.Kind, ev.Identity, ev.InDoubt = EvOffer, a.identity(), a.has("doubt")
+		ev.Batch.MaxTime = s.now
+		if a.has("old") {
+			ev.Batch.MaxTime -= 3_600_000
+		}
+		_, a.err = fmt.Sscanf(first, "%d+%d", &ev.Batch.First, &ev.Batch.Count)
+	case words[0] == "route":
+		state, known := routeWords[first]
+		if !known {
+			return fmt.Errorf("no route is called %q", first)
+		}
+		s.now++ // metadata that were asked for are newer than what made the lane ask
+		ev.Kind = EvRoute
+		ev.Route = Route{State: state, Leader: int32(a.int("leader", -1)), Epoch: int32(a.int("epoch", -1)), AskedAt: s.now}
+	case words[0] == "granted":
+		ev.Kind, ev.Identity = EvGranted, a.identity()
+	case words[0] == "answer":
+		code, err := codeOf(first)
+		if err != nil {
+			return err
+		}
+		ev.Kind, ev.Verdict, ev.NotAppended, ev.Slow = EvAnswer, VerdictOf(code), NotPersisted(code), Slow(code)
+		ev.Base, ev.AppendTime = a.int("base", -1), a.int("time", -1)
+	case words[0] == "lost":
+		ev.Kind, ev.NotSent, ev.Slow = EvUnanswered, a.has("not-sent"), a.has("slow")
+	case words[0] == "epoch-end":
+		ev.Kind, ev.Route.Epoch = EvEpochEnd, int32(a.int("epoch", -1))
+		ev.Base, a.err = strconv.ParseInt(first, 10, 64)
+	case words[0] == "read-back":
+		ev.Kind, ev.Route.Epoch, ev.Found, ev.Absent = EvReadBack, int32(a.int("epoch", -1)), a.has("found"), a.has("absent")
+		ev.Base = a.int("found", -1)
+	case words[0] == "loss":
+		ev.Kind, ev.Route.Epoch, ev.Acked = EvLoss, int32(a.int("epoch", -1)), a.acked("last")
+		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
+	case words[0] == "failed":
+		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
+	case words[0] == "wait":
+		d, err := time.ParseDuration(first)
+		a.err = err
+		s.now += d.Milliseconds()
+		ev.Kind = EvTick
+	default:
+		return fmt.Errorf("no event is called %q", words[0])
+	}
+	if a.err != nil {
+		return a.err
+	}
+	s.step(&ev)
+	return nil
+}
+
+func codeOf(name string) (int16, error) {
+	for code := int16(-1); code < 200; code++ {
+		var e *kerr.Error
+		if code == 0 && name == "NONE" || errors.As(kerr.ErrorForCode(code), &e) && e.Message == name && e.Code == code {
+			return code, nil
+		}
+	}
+	return 0, fmt.Errorf("no Kafka error is called %q", name)
+}
+
+func (s *script) step(ev *Event) {
+	ev.Now, ev.Rand = s.now, 1<<31
+	s.lane.Step(ev, &s.actions)
+	for _, a := range s.actions.All() {
+		fmt.Fprintf(&s.out, "    %s\n", s.tell(a))
+	}
+	if c := s.lane.Cause(); c != s.cause {
+		s.cause = c
+		if c == CauseNone {
+			fmt.Fprintf(&s.out, "    (goes on)\n")
+		} else {
+			fmt.Fprintf(&s.out, "    (waits: %s)\n", c)
+		}
+	}
+}
+
+func (b Batch) tell() string      { return fmt.Sprintf("%d+%d", b.First, b.Count) }
+func (x AckedBatch) tell() string { return fmt.Sprintf("%s@%d/%d", x.Batch.tell(), x.Base, x.Epoch) }
+
+var reportWords = [...]string{ReportMaybeDoubled: "may be doubled", ReportNotDoubled: "are not doubled after all", ReportLost: "were lost by the broker and are not held",
+	ReportHealed: "were lost by the broker and are sent again", ReportFound: "were found in the log", ReportNewIdentity: "new producer id",
+	ReportNotOurs: "answered for somebody else's batch", ReportUnverified: "the leader does not know the epoch of the last ack"}
+
+func (s *script) tell(a Action) string {
+	switch a.Kind {
+	case ActRefresh:
+		return "ask for metadata"
+	case ActAskIdentity:
+		if a.Identity.Partition < 0 {
+			return fmt.Sprintf("choose a partition and ask for a producer id from %d on (%s)", a.Identity.From, a.Reason)
+		}
+		return fmt.Sprintf("ask for a producer id from %d on, partition %d (%s)", a.Identity.From, a.Identity.Partition, a.Reason)
+	case ActPersistIdentity:
+		return fmt.Sprintf("write identity: id %d from %d on, partition %d (%s)", a.Identity.PID, a.Identity.From, a.Identity.Partition, a.Reason)
+	case ActAskEpochEnd:
+		return fmt.Sprintf("ask broker %d in epoch %d for the end of epoch %d, for %s", a.Route.Leader, a.Route.Epoch, a.Acked.Epoch, a.Acked.tell())
+	case ActReadBack:
+		return fmt.Sprintf("read back %s of id %d", a.Batch.tell(), a.Identity.PID)
+	case ActFindLoss:
+		return fmt.Sprintf("find the first lost batch, as of epoch %d", a.Route.Epoch)
+	case ActSend:
+		slow := ""
+		if a.Slow {
+			slow = " over the slow connection"
+		}
+		return fmt.Sprintf("send %s to broker %d: id %d sequence %d%s", a.Batch.tell(), a.Route.Leader, a.Identity.PID, a.Identity.Sequence(a.Batch.First), slow)
+	case ActAck:
+		return "write ack " + a.Acked.tell()
+	case ActMoveHead:
+		return fmt.Sprintf("write head %d, top %d, last ack %s", a.Index, a.Top, a.Acked.tell())
+	case ActWake:
+		return fmt.Sprintf("wake in %d ms", int64(a.Index)-s.now)
+	case ActReport:
+		why := ""
+		if a.Reason != 0 {
+			why = fmt.Sprintf(" (%s)", a.Reason)
+		}
+		return fmt.Sprintf("tell: %d records: %s%s", a.Records, reportWords[a.Report], why)
+	}
+	return fmt.Sprintf("action %d", a.Kind)
+}

@@ -1,0 +1,71 @@
+package kafka
+
+import (
+	"errors"
+	"testing"
+)
+
+func TestFirstLoss(t *testing.T) {
+	ack := func(first uint64, count uint32, base int64, epoch int32) AckedBatch {
+		return AckedBatch{Batch: Batch{First: first, Count: count}, Base: base, End: base + int64(count), Epoch: epoch, Partition: 2}
+	}
+	elsewhere := func(x AckedBatch) AckedBatch { x.Partition = 1; return x }
+	held := func(acks ...AckedBatch) (list []HeldBatch) {
+		for _, x := range acks {
+			list = append(list, HeldBatch{Ref: Ref{Batch: x.Batch}, Acked: x})
+		}
+		return list
+	}
+	none := AckedBatch{Epoch: -1}
+	a, b, c := ack(0, 10, 100, 5), ack(10, 10, 110, 5), ack(20, 10, 120, 6)
+	for _, x := range []struct {
+		name       string
+		head, from uint64
+		held       []HeldBatch
+		last       AckedBatch
+		ends       map[int32]int64 // missing: not known to the leader
+		lost       uint64
+		heldFrom   uint64
+		acked      AckedBatch
+	}{
+		{name: "never acked", last: none, acked: none},
+		{name: "nothing lost", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 120, 6: 130}, lost: 30, acked: c},
+		{name: "each by its own epoch", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 115, 6: 115}, lost: 10, acked: a},
+		{name: "only the newest", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 120, 6: 129}, lost: 20, acked: b},
+		{name: "all", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 0, 6: 0}, lost: 0, acked: none},
+		{name: "epoch not known", head: 30, held: held(a, b, c), last: c, lost: 30, acked: c},
+		{name: "first held is whole in the gap", head: 30, held: held(b, c), last: c, ends: map[int32]int64{5: 110, 6: 110}, lost: 10, heldFrom: 10,
+			acked: ack(9, 1, 109, 5)},
+		{name: "below the first held: as many as offsets", head: 30, held: held(b, c), last: c, ends: map[int32]int64{5: 107, 6: 107}, lost: 7, heldFrom: 10,
+			acked: ack(6, 1, 106, 5)},
+		{name: "below the first held: others' records", head: 30, held: held(b, c), last: c, ends: map[int32]int64{5: 3, 6: 3}, lost: 0, heldFrom: 10, acked: none},
+		{name: "not below where the partition began", head: 30, from: 8, held: held(b, c), last: c, ends: map[int32]int64{5: 3, 6: 3}, lost: 8, heldFrom: 10,
+			acked: ack(7, 1, 2, 5)},
+		{name: "none held", head: 30, last: c, ends: map[int32]int64{6: 115}, lost: 15, heldFrom: 30, acked: ack(14, 1, 114, 6)},
+		{name: "hole in what is held", head: 30, held: held(a, c), last: c, ends: map[int32]int64{5: 110, 6: 110}, lost: 10, heldFrom: 20, acked: a},
+		{name: "other partition proves nothing", head: 30, from: 20, held: held(elsewhere(a), elsewhere(b), c), last: c,
+			ends: map[int32]int64{5: 0, 6: 120}, lost: 20, acked: ack(19, 1, 119, 6)},
+		{name: "ack entry lost, the lane's own counts", head: 20, held: held(a, AckedBatch{Batch: b.Batch, Epoch: -1}), last: b, ends: map[int32]int64{5: 110}, lost: 10, acked: a},
+		{name: "a batch is lost as a whole", head: 20, held: held(AckedBatch{Batch: a.Batch, Epoch: -1}, AckedBatch{Batch: b.Batch, Epoch: -1}), last: ack(19, 1, 119, 5),
+			ends: map[int32]int64{5: 119}, lost: 10, acked: ack(18, 1, 118, 5)},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			ev, err := firstLoss(x.head, x.from, x.held, x.last, 2, func(epoch int32) (int64, error) {
+				if end, known := x.ends[epoch]; known {
+					return end, nil
+				}
+				return -1, nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ev.Lost != x.lost || ev.Held != x.heldFrom || ev.Acked != x.acked {
+				t.Errorf("lost %d held %d acked %+v, want %d %d %+v", ev.Lost, ev.Held, ev.Acked, x.lost, x.heldFrom, x.acked)
+			}
+		})
+	}
+	failed := errors.New("no answer")
+	if _, err := firstLoss(10, 0, held(a), a, 2, func(int32) (int64, error) { return 0, failed }); err != failed {
+		t.Errorf("error %v", err)
+	}
+}

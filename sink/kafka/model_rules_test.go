@@ -1,0 +1,214 @@
+package kafka
+
+import (
+	"flag"
+	"maps"
+	"slices"
+	"testing"
+)
+
+var laneWorlds = flag.String("lane.worlds", "small", "small: a few seconds of worlds; big: some minutes")
+
+const worldStatesMax = 6_000_000
+
+// known is what a world may show, beyond what people were told. Everything
+// else that judge and stuck find fails the test.
+type known []string
+
+const (
+	doubledSilently  = "doubled, not reported"
+	disorderSilently = "out of order, not reported"
+	lostSilently     = "lost silently"
+	needless         = "reported or doubled without need"
+	stuckForEver     = "stuck"
+)
+
+// Two elections, one of them unclean, between two looks at the metadata, and
+// an expiry: the leader's log was cut and written on in epochs that nobody saw,
+// and the broker forgot what would have told.
+var unseen = known{doubledSilently, disorderSilently}
+
+// modelWorlds are the worlds that the contract is read from. doubledMax is the
+// most copies too many, all of them reported.
+var modelWorlds = []struct {
+	rules
+	big        bool
+	doubledMax int
+	known      known
+}{
+	// What happens every week: nothing is doubled, and nobody is told a thing.
+	{rules: rules{name: "crashes, losses and a clean election", batches: 3, retain: 3, young: true, lossless: true, left: budget{crash: 2, drop: 1, restart: 1, move: 1}}},
+	{rules: rules{name: "more of the same", batches: 4, retain: 4, young: true, lossless: true, left: budget{crash: 3, drop: 2, restart: 1, move: 1}}, big: true},
+	{rules: rules{name: "two clean elections seen in time", batches: 4, retain: 4, young: true, left: budget{crash: 2, drop: 2, restart: 1, move: 2}}, big: true},
+	{rules: rules{name: "no leader for a while", batches: 3, retain: 3, lossless: true, left: budget{crash: 1, drop: 1, blind: 2}}},
+
+	// A clean election that nobody sees until a leader refuses.
+	{rules: rules{name: "clean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, move: 1}}},
+	{rules: rules{name: "two clean elections unseen", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, move: 2}}, doubledMax: 3},
+	{rules: rules{name: "two clean elections unseen, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, move: 2}}, big: true, doubledMax: 4},
+
+	// The broker loses acked batches.
+	{rules: rules{name: "unclean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, elect: 1}}},
+	{rules: rules{name: "unclean election, late request", batches: 3, retain: 3, left: budget{drop: 1, zombie: 1, elect: 1}}, doubledMax: 1},
+	{rules: rules{name: "unclean election, leaders without memory refuse", batches: 3, retain: 3, refuse: true, left: budget{crash: 1, drop: 1, elect: 1}}},
+	{rules: rules{name: "unclean election, one batch held", batches: 3, retain: 1, left: budget{crash: 1, drop: 1, elect: 1}}},
+	{rules: rules{name: "unclean election, none held", batches: 3, retain: 0, left: budget{crash: 1, drop: 1, elect: 1}}},
+	{rules: rules{name: "unclean election, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, elect: 1}}, big: true, doubledMax: 1},
+	{rules: rules{name: "unclean election, refuse, big", batches: 4, retain: 4, refuse: true, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, elect: 1}}, big: true, doubledMax: 1},
+	{rules: rules{name: "two unclean elections", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, elect: 2}}, big: true, doubledMax: 3},
+	{rules: rules{name: "two unclean elections, 1 held", batches: 3, retain: 1, left: budget{crash: 1, drop: 1, elect: 2}}, big: true, doubledMax: 3},
+	{rules: rules{name: "two unclean elections, none held", batches: 3, retain: 0, left: budget{crash: 1, drop: 1, elect: 2}}, big: true, doubledMax: 3},
+	{rules: rules{name: "unclean and clean election", batches: 3, retain: 3, left: budget{crash: 1, elect: 1, move: 1}}, doubledMax: 3},
+	{rules: rules{name: "unclean and clean election, 1 held", batches: 3, retain: 1, left: budget{crash: 1, elect: 1, move: 1}}, doubledMax: 3},
+	{rules: rules{name: "unclean and clean election, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, elect: 1, move: 1}}, big: true, doubledMax: 4},
+
+	// The broker forgets producers: records are old.
+	{rules: rules{name: "expiry", batches: 3, retain: 3, old: true, left: budget{crash: 1, drop: 2, zombie: 1, expire: 1}}, doubledMax: 2},
+	{rules: rules{name: "expiry, topic stamps append time", batches: 3, retain: 3, old: true, stamps: true, left: budget{crash: 1, drop: 2, zombie: 1, expire: 1}}, doubledMax: 2},
+	{rules: rules{name: "expiry, READ", batches: 3, retain: 3, old: true, read: true, left: budget{crash: 1, drop: 2, zombie: 1, expire: 1}}, doubledMax: 1},
+	{rules: rules{name: "expiry and unclean election", batches: 4, retain: 4, old: true, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, expire: 1, elect: 1}}, big: true, doubledMax: 2},
+	{rules: rules{name: "expiry and unclean election, READ", batches: 3, retain: 3, old: true, read: true, left: budget{crash: 2, drop: 1, zombie: 1, restart: 1, expire: 1, elect: 1}}, big: true, doubledMax: 1},
+	{rules: rules{name: "expiry, unclean and clean election, READ", batches: 4, retain: 4, old: true, read: true, left: budget{crash: 1, drop: 1, expire: 1, elect: 1, move: 1}}, big: true, doubledMax: 5, known: unseen},
+
+	// The spool's disk lies: indexes are given again to other lines.
+	{rules: rules{name: "disk forgets", batches: 3, retain: 3, left: budget{crash: 1, void: 1, drop: 1, zombie: 1}}, doubledMax: 1},
+}
+
+func TestModel(t *testing.T) {
+	for _, w := range modelWorlds {
+		if w.big && *laneWorlds != "big" {
+			continue
+		}
+		t.Run(w.name, func(t *testing.T) {
+			m := &model{rules: w.rules}
+			f := m.explore(worldStatesMax)
+			t.Log(f)
+			for _, what := range slices.Sorted(maps.Keys(f.bad)) {
+				if !slices.Contains(w.known, what) {
+					t.Errorf("%s, %d times, first:\n%s", what, f.bad[what], f.trace[what])
+				}
+			}
+			if f.doubled > w.doubledMax {
+				t.Errorf("%d copies too many, want at most %d", f.doubled, w.doubledMax)
+			}
+			if f.cut > 0 {
+				t.Errorf("%d states were not followed: more ids, log or states are needed", f.cut)
+			}
+			if f.ends == 0 {
+				t.Error("no world came to an end")
+			}
+		})
+	}
+}
+
+// mutation is a rule of lane, driver or recovery that is switched off, by
+// changing events, lane fields or the durable state between two steps.
+type mutation uint8
+
+const (
+	asItIs         mutation = iota
+	ackEpochLate            // an ack counts under the epoch known when the answer came
+	resendsFirst            // a batch in doubt goes again before a new leader epoch is checked
+	moveInMemory            // the head's step back is not durable
+	acksStillCount          // acks from a loss on still count against a leader
+	ackInMemory             // the next batch goes before the ack is durable
+	identityLives           // a start ends no identity
+	topForgotten            // a start does not know where a heal began
+	proofForgotten          // a loss that is not held forgets the ack below it
+)
+
+func (x mutation) before(w *world, ev *Event) {
+	switch {
+	case x == ackEpochLate && ev.Kind == EvAnswer:
+		w.lane.flightEpoch = w.lane.route.Epoch
+	case x == resendsFirst && w.lane.doubt:
+		w.lane.checked = true
+	}
+}
+
+func (x mutation) after(w *world, before *Lane, ev *Event) {
+	if x == acksStillCount && ev.Kind == EvLoss {
+		w.lane.last = before.last
+	}
+}
+
+func (x mutation) moveHead(w *world) {
+	head := w.head
+	w.keepHead()
+	switch {
+	case x == moveInMemory:
+		w.head, w.top = head, 0
+	case x == topForgotten:
+		w.top = 0
+	case x == proofForgotten && w.last+1 < w.head:
+		w.last, w.lastAck = nobody, ackOf{base: nobody}
+	}
+}
+
+func (x mutation) ack(m *model, w *world, b int8, a ackOf) {
+	if x != ackInMemory {
+		m.keepAck(w, b, a)
+		return
+	}
+	x.sync(m, w)
+	w.dirty = a
+}
+
+func (x mutation) sync(m *model, w *world) {
+	if w.dirty.base != nobody {
+		m.keepAck(w, w.head, w.dirty)
+		w.dirty = ackOf{base: nobody}
+	}
+}
+
+func (x mutation) recover(m *model, w *world, id Identity, void bool) {
+	if x != identityLives {
+		w.endIdentity(id, void, m.batches)
+	}
+}
+
+func (x mutation) others(m *model, w *world, push visit) {
+	if x == ackInMemory && w.dirty.base != nobody {
+		t := *w
+		x.sync(m, &t)
+		push(&t, "sync", false)
+	}
+}
+
+// Each rule is needed: without it the model finds a violation, or doubles where
+// there were none.
+func TestModelNeedsEveryRule(t *testing.T) {
+	for _, c := range []struct {
+		off  string
+		want string // the violation; none: more doubles
+		rules
+	}{
+		{"ack epoch taken when the request left", lostSilently, rules{mutate: ackEpochLate, batches: 3, retain: 3, left: budget{elect: 1}}},
+		{"check before resends", lostSilently, rules{mutate: resendsFirst, batches: 3, retain: 3, left: budget{drop: 1, elect: 1}}},
+		{"step back durable", lostSilently, rules{mutate: moveInMemory, batches: 3, retain: 3, left: budget{crash: 1, elect: 1}}},
+		{"acks from a loss on do not count", "", rules{mutate: acksStillCount, batches: 3, retain: 3, left: budget{elect: 1}}},
+		{"next batch behind the durable ack", doubledSilently, rules{mutate: ackInMemory, batches: 3, retain: 3, left: budget{crash: 1}}},
+		{"a start ends every identity", lostSilently, rules{mutate: identityLives, batches: 3, retain: 3, left: budget{void: 1}}},
+		{"where a heal began is durable", doubledSilently, rules{mutate: topForgotten, batches: 2, retain: 2, left: budget{crash: 1, elect: 1, move: 1}}},
+		{"the ack below a loss stays", lostSilently, rules{mutate: proofForgotten, batches: 2, retain: 0, left: budget{crash: 1, elect: 2}}},
+	} {
+		t.Run(c.off, func(t *testing.T) {
+			off := model{rules: c.rules, until: c.want}
+			without := off.explore(worldStatesMax)
+			on := model{rules: c.rules}
+			on.mutate = asItIs
+			with := on.explore(worldStatesMax)
+			t.Logf("without the rule: %s", without)
+			t.Logf("with it: %s", with)
+			if len(with.bad) > 0 {
+				t.Error("with the rule there are violations")
+			}
+			if c.want != "" && without.bad[c.want] == 0 {
+				t.Errorf("without the rule nothing was %s", c.want)
+			}
+			if c.want == "" && without.doubled <= with.doubled {
+				t.Errorf("without the rule no more was doubled")
+			}
+		})
+	}
+}

@@ -1,0 +1,825 @@
+package kafka
+
+import (
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+)
+
+// The lane explored exhaustively: the real Lane, a driver that does what
+// sink.go and ask.go do, and a broker (model_broker_test.go), in a world small
+// enough that every interleaving of every misfortune can be walked.
+//
+//	successors(world) = the one next step of agent or broker ("own")
+//	                  + what may happen at any time (news, late requests)
+//	                  + every misfortune that is left in the budget
+//
+// One batch is one record, so that an index is a batch and an offset a record.
+// Time stands still, but for what has to pass: a lane that waits is woken at
+// once, metadata that were asked for are newer than all that was before.
+
+const (
+	modelBatches = 4
+	modelIDs     = 8  // producer ids that a world may use up
+	modelLog     = 20 // records that a log may hold
+	modelNow     = int64(1_000_000_000)
+	modelOldMs   = int64(3_600_000) // age of records where state may expire
+	nobody       = int8(-1)
+)
+
+// budget is how often each misfortune may strike.
+type budget struct {
+	crash   int8 // the agent dies
+	void    int8 // it dies and its disk forgot batches that were said to be durable
+	drop    int8 // a request or an answer is lost, or a question fails
+	zombie  int8 // a lost request is executed later after all
+	restart int8 // the broker restarts cleanly: it remembers one batch per id
+	move    int8 // a replica that has everything leads
+	elect   int8 // a replica that has any prefix leads
+	expire  int8 // the broker forgets all producers
+	blind   int8 // metadata say that there is no leader
+}
+
+// rules are what does not change while a world is explored.
+type rules struct {
+	name     string
+	batches  int8
+	retain   int8 // acked batches that the spool holds
+	read     bool // READ is granted
+	refuse   bool // a broker without memory refuses what does not start at 0
+	stamps   bool // the topic stamps append time
+	young    bool // metadata are refreshed before every send
+	old      bool // records are old: producer state may expire
+	lossless bool // nothing may be reported: the promise without exceptions
+	left     budget
+	mutate   mutation
+}
+
+// binding is a durable identity.
+type binding struct{ from, pid, floor int8 }
+
+// ackOf is the durable ack of a batch; base nobody: none.
+type ackOf struct{ base, epoch int8 }
+
+type result struct {
+	done          bool
+	epoch, leader int8 // route as of the question
+	base          int8
+	found, absent bool
+	failed        bool
+	lost, held    int8
+	acked         int8 // the last ack below lost; nobody: none
+	ackedIs       ackOf
+}
+
+// world is one state. It is comparable and holds no pointer.
+type world struct {
+	broker
+	flight   request // batch nobody: none
+	answered bool
+	code     outcome
+	offset   int8
+	zombie   request
+
+	// durable
+	ids     [modelIDs]binding
+	idCount int8
+	head    int8
+	top     int8 // where a step back of the head began; 0: none
+	held    int8 // first batch in the spool
+	acks    [modelBatches]ackOf
+	last    int8 // batch of the last ack that counts; nobody: none
+	lastAck ackOf
+	version [modelBatches]int8 // of the content of a batch
+
+	// what people were told, by batch
+	lost, maybe, counted, healed uint8
+	lostCount                    int8  // batches, as often as they were named
+	late                         uint8 // appended by a request that was left on a dead connection
+
+	// the agent's memory
+	lane    Lane
+	op      ActionKind
+	busy    bool // op is under way
+	wake    bool
+	res     result
+	id      binding // granted
+	recov   bool    // the next offer is in doubt
+	dirty   ackOf   // mutation unsynced: an ack in the page cache only
+	granted int8
+
+	left budget
+}
+
+type model struct {
+	rules
+	actions Actions
+	telling bool   // labels are wanted
+	until   string // a violation that ends the exploration
+}
+
+// say is a label, made only when somebody reads it.
+func (m *model) say(format string, args ...any) string {
+	if !m.telling {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+// ---- the driver
+
+func (m *model) identityAt(w *world, batch int8) Identity {
+	for i := w.idCount - 1; i >= 0; i-- {
+		if w.ids[i].from <= batch {
+			return Identity{From: uint64(w.ids[i].from), PID: int64(w.ids[i].pid)}
+		}
+	}
+	return Identity{PID: -1, Partition: -1}
+}
+
+func (w *world) addIdentity(id binding) {
+	n := w.idCount
+	for n > 0 && w.ids[n-1].from >= id.from {
+		n--
+	}
+	clear(w.ids[n:])
+	w.ids[n] = id
+	w.idCount = n + 1
+}
+
+func (m *model) batch(b int8) Batch {
+	at := modelNow
+	if m.old {
+		at -= modelOldMs
+	}
+	return Batch{First: uint64(b), Count: 1, MaxTime: at}
+}
+
+func (m *model) ackedBatch(b int8, a ackOf) AckedBatch {
+	if b == nobody {
+		return AckedBatch{Epoch: -1}
+	}
+	if a.base == nobody {
+		a.epoch = nobody
+	}
+	return AckedBatch{Batch: m.batch(b), Base: int64(a.base), End: int64(a.base) + 1, Epoch: int32(a.epoch)}
+}
+
+// step gives the lane one event, and its next batch if it has room.
+func (m *model) step(w *world, ev Event) {
+	w.wake = false
+	m.stepOnce(w, ev)
+	for w.lane.Room() && int8(w.lane.Head()) < m.batches {
+		b := int8(w.lane.Head())
+		m.stepOnce(w, Event{Kind: EvOffer, Batch: m.batch(b), Identity: m.identityAt(w, b), InDoubt: w.recov})
+		w.recov = false
+	}
+}
+
+func (m *model) stepOnce(w *world, ev Event) {
+	before := w.lane
+	ev.Now = modelNow
+	m.mutate.before(w, &ev)
+	w.lane.Step(&ev, &m.actions)
+	for _, a := range m.actions.All() {
+		m.perform(w, &before, &ev, a)
+	}
+	if w.lane.counted == 0 { // what was not taken back by now stands
+		w.maybe, w.counted = w.maybe|w.counted, 0
+	}
+	m.mutate.after(w, &before, &ev)
+	w.lane.stopClock(m.young)
+}
+
+// stopClock makes states that differ only in how long ago things were equal.
+func (l *Lane) stopClock(young bool) {
+	stale := l.route.AskedAt <= l.routeAfter
+	age := int64(1)
+	if young {
+		age = 2 * routeAgeMaxMs
+	}
+	if l.route.AskedAt != 0 {
+		l.route.AskedAt = modelNow - age
+	}
+	l.routeAfter = l.route.AskedAt - 1
+	if stale {
+		l.routeAfter = l.route.AskedAt
+	}
+	if l.doubt {
+		l.doubtSince = modelNow
+	} else {
+		l.doubtSince = 0
+	}
+	if l.busy != busyFlight {
+		l.flightEpoch = 0
+	}
+	if !l.refused {
+		l.refusedEpoch = 0
+	}
+	if l.busy != busyAck {
+		l.pending = AckedBatch{}
+	}
+	since := l.tries - l.countedTries // only one and more than one make a difference
+	if l.counted == 0 {
+		l.countedTries, since = 0, l.tries
+	}
+	l.countedTries = min(l.countedTries, 2)
+	l.tries = l.countedTries + min(since, 2)
+	l.notBefore, l.fails, l.cause, l.slow = 0, 0, CauseNone, false
+}
+
+func (m *model) perform(w *world, before *Lane, ev *Event, a Action) {
+	switch a.Kind {
+	case ActWake:
+		w.wake = true
+	case ActReport:
+		m.report(w, before, ev, a)
+	case ActSend:
+		w.flight = request{batch: int8(a.Batch.First), id: int8(a.Identity.PID), from: int8(a.Identity.From), to: int8(a.Route.Leader), version: w.version[a.Batch.First]}
+		w.answered, w.code, w.offset = false, 0, 0
+	default:
+		if w.busy {
+			panic("BUG: two questions at once")
+		}
+		w.op, w.busy, w.res = a.Kind, true, result{epoch: int8(a.Route.Epoch), leader: int8(a.Route.Leader)}
+		if a.Kind == ActPersistIdentity {
+			w.id.from = int8(a.Identity.From)
+		}
+	}
+}
+
+// report notes what people were told, in batches.
+func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
+	from := int8(before.head)
+	set := &w.maybe
+	switch a.Report {
+	case ReportMaybeDoubled:
+		switch ev.Kind {
+		case EvReadBack:
+			set = &w.counted
+		case EvLoss:
+			from = int8(w.lane.head)
+		}
+	case ReportNotDoubled:
+		w.counted = 0
+		return
+	case ReportLost:
+		from, set = int8(ev.Lost), &w.lost
+		w.lostCount += int8(a.Records)
+	case ReportHealed:
+		from, set = int8(w.lane.head), &w.healed
+	default:
+		return
+	}
+	for b := from; b < from+int8(a.Records); b++ {
+		*set |= 1 << b
+	}
+}
+
+// own takes the one step that agent or broker takes next; false: they wait.
+func (m *model) own(w *world) (string, bool) {
+	switch {
+	case w.flight.batch != nobody && !w.answered:
+		w.code, w.offset = m.execute(&w.broker, w.flight)
+		w.answered = true
+		return m.say("broker executes: %s at %d", w.code, w.offset), true
+	case w.flight.batch != nobody:
+		code, offset := w.code, w.offset
+		w.land()
+		m.step(w, m.answerEvent(code, offset))
+		return m.say("answer %s", code), true
+	case w.busy:
+		return m.progress(w), true
+	case w.wake:
+		m.step(w, Event{Kind: EvTick})
+		return "time passes", true
+	}
+	return "", false
+}
+
+func (w *world) land() {
+	w.flight, w.answered, w.code, w.offset = request{batch: nobody}, false, 0, 0
+}
+
+func (m *model) answerEvent(code outcome, offset int8) Event {
+	ev := Event{Kind: EvAnswer, Base: int64(offset), AppendTime: -1}
+	if m.stamps {
+		ev.AppendTime = modelNow
+	}
+	switch code {
+	case appended:
+		ev.Verdict = Acked
+	case duplicate:
+		ev.Verdict, ev.AppendTime = Acked, m.batch(0).MaxTime
+	case refused:
+		ev.Verdict, ev.Base = Refused, -1
+	case moved:
+		ev.Verdict, ev.Base = RetryRoute, -1
+	}
+	return ev
+}
+
+// progress takes the question or entry under way one step further.
+func (m *model) progress(w *world) string {
+	op := w.op
+	asks := op == ActAskEpochEnd || op == ActFindLoss || op == ActReadBack
+	if asks && !w.res.done {
+		m.ask(w)
+		return m.say("broker is asked (%d): %+v", op, w.res)
+	}
+	res := w.res
+	w.busy, w.op, w.res = false, 0, result{}
+	at := Route{Epoch: int32(res.epoch)}
+	if asks && res.failed {
+		m.step(w, Event{Kind: EvQuestionFailed})
+		return "question fails"
+	}
+	switch op {
+	case ActRefresh:
+		m.step(w, Event{Kind: EvRoute, Route: w.truth()})
+		return "metadata"
+	case ActAskIdentity:
+		w.id = binding{pid: w.granted, floor: w.end}
+		w.granted++
+		m.step(w, Event{Kind: EvGranted, Identity: Identity{PID: int64(w.id.pid)}})
+		return "producer id granted"
+	case ActPersistIdentity:
+		id := w.id
+		w.id = binding{}
+		w.addIdentity(id)
+		m.step(w, Event{Kind: EvIdentityKept})
+		return m.say("identity %+v durable", id)
+	case ActAck:
+		p := &w.lane.pending
+		m.mutate.ack(m, w, int8(p.First), ackOf{int8(p.Base), int8(p.Epoch)})
+		m.step(w, Event{Kind: EvAckKept})
+		return "ack durable"
+	case ActMoveHead:
+		m.mutate.moveHead(w)
+		m.step(w, Event{Kind: EvHeadKept})
+		return "head moved"
+	case ActAskEpochEnd:
+		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Route: at})
+		return m.say("end of epoch %d", res.base)
+	case ActFindLoss:
+		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Acked: m.ackedBatch(res.acked, res.ackedIs), Route: at})
+		return m.say("lost from %d, held from %d", res.lost, res.held)
+	case ActReadBack:
+		m.step(w, Event{Kind: EvReadBack, Found: res.found, Absent: res.absent, Base: int64(res.base), Route: at})
+		return m.say("read back: found %v absent %v", res.found, res.absent)
+	}
+	panic("BUG: unknown action")
+}
+
+func (w *world) truth() Route {
+	return Route{State: RouteOK, Leader: int32(w.leader), Epoch: int32(w.epoch), AskedAt: modelNow}
+}
+
+// keepAck makes the lane's ack durable.
+func (m *model) keepAck(w *world, b int8, a ackOf) {
+	w.acks[b] = a
+	if b+1 < w.head {
+		return // the spool takes no ack below the head
+	}
+	w.last, w.lastAck, w.head = b, a, b+1
+	if w.head >= w.top {
+		w.top = 0
+	}
+	w.held = max(w.held, w.head-m.retain)
+}
+
+// keepHead makes the lane's step back durable.
+func (w *world) keepHead() {
+	w.head, w.top = int8(w.lane.head), int8(w.lane.top)
+	for b := w.head; b < modelBatches; b++ {
+		w.acks[b] = ackOf{base: nobody}
+	}
+	w.last, w.lastAck = nobody, ackOf{base: nobody}
+	if l := &w.lane.last; l.Epoch >= 0 {
+		w.last, w.lastAck = int8(l.First), ackOf{int8(l.Base), int8(l.Epoch)}
+	}
+}
+
+// ask has the leader answer the question under way.
+func (m *model) ask(w *world) {
+	r := &w.res
+	r.done = true
+	if r.leader != w.leader || r.epoch != w.epoch {
+		r.failed = true // fenced
+		return
+	}
+	switch w.op {
+	case ActAskEpochEnd:
+		r.base = w.endOf(int8(w.lane.last.Epoch))
+	case ActFindLoss:
+		m.findLoss(w)
+	case ActReadBack:
+		m.readBack(w)
+	}
+}
+
+// findLoss is what the sink does for ActFindLoss.
+func (m *model) findLoss(w *world) {
+	r := &w.res
+	var held []HeldBatch
+	for b := w.held; b < w.head; b++ {
+		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(b)}, Acked: m.ackedBatch(b, w.acks[b])})
+	}
+	ev, _ := firstLoss(w.lane.head, 0, held, w.lane.last, 0, func(epoch int32) (int64, error) { return int64(w.endOf(int8(epoch))), nil })
+	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
+	if a := ev.Acked; a.Epoch >= 0 {
+		r.acked, r.ackedIs = int8(a.First), ackOf{int8(a.Base), int8(a.Epoch)}
+	}
+}
+
+// readBack is the sink's askReadBack with ReadBack.
+func (m *model) readBack(w *world) {
+	r, b := &w.res, int8(w.lane.batch.First)
+	var id binding
+	for i := range w.idCount {
+		if w.ids[i].from <= b {
+			id = w.ids[i]
+		}
+	}
+	floor := id.floor
+	if l := &w.lane.last; l.Epoch >= 0 {
+		floor = max(floor, int8(l.End))
+	}
+	if !m.read || w.end < floor {
+		return // cannot be told
+	}
+	for i := floor; i < w.end; i++ {
+		if w.log[i].batch == b && w.log[i].id == id.pid {
+			r.found, r.base = true, i
+			return
+		}
+	}
+	r.absent = true
+}
+
+// die loses the agent's memory; what recovery makes of the rest is the start.
+func (m *model) die(w *world, void bool) {
+	w.land()
+	w.busy, w.op, w.res, w.id, w.wake, w.dirty = false, 0, result{}, binding{}, false, ackOf{base: nobody}
+	if void { // the batches from the head on are gone; other lines get their indexes
+		for b := w.head; b < m.batches; b++ {
+			w.version[b]++
+		}
+	}
+	m.start(w, void)
+}
+
+// start is the spool's recovery and the sink's addLane.
+func (m *model) start(w *world, void bool) {
+	id := m.identityAt(w, w.head)
+	m.mutate.recover(m, w, id, void)
+	w.recov = w.head < m.batches && !void
+	w.maybe, w.counted = w.maybe|w.counted, 0 // nobody takes that back any more
+	w.lane = NewLane(uint64(w.head), uint64(w.top), m.ackedBatch(w.last, w.lastAck), m.identityAt(w, w.head))
+	m.step(w, Event{Kind: EvTick})
+}
+
+func (w *world) endIdentity(id Identity, void bool, batches int8) {
+	from := w.head
+	if !void && from < batches && id.PID >= 0 {
+		from++
+	}
+	if w.idCount > 0 {
+		w.addIdentity(binding{from: from, pid: nobody, floor: nobody})
+	}
+}
+
+// ---- exploration
+
+func (m *model) first() world {
+	w := world{flight: request{batch: nobody}, zombie: request{batch: nobody}, last: nobody, left: m.left, dirty: ackOf{base: nobody}}
+	w.lastAck.base = nobody
+	w.clearLog()
+	for b := range w.acks {
+		w.acks[b].base = nobody
+	}
+	m.start(&w, false)
+	return w
+}
+
+// visit is told of every world that can follow from one.
+type visit func(next *world, label string, own bool)
+
+func (m *model) successors(w *world, push visit) {
+	t := *w
+	if label, ok := m.own(&t); ok {
+		push(&t, label, true)
+	}
+	refreshing := w.busy && w.op == ActRefresh
+	if w.lane.Partition() >= 0 && !refreshing && w.lane.route.Epoch != int32(w.epoch) {
+		t := *w
+		m.step(&t, Event{Kind: EvRoute, Route: w.truth()})
+		push(&t, "metadata for others", false)
+	}
+	if w.zombie.batch != nobody {
+		t := *w
+		code, _ := m.execute(&t.broker, t.zombie)
+		if code == appended {
+			t.late |= 1 << t.zombie.batch
+		}
+		t.zombie = request{batch: nobody}
+		push(&t, m.say("late request executed: %s", code), false)
+		t = *w
+		t.zombie = request{batch: nobody}
+		push(&t, "late request gone", false)
+	}
+	m.mutate.others(m, w, push)
+	m.agentMisfortunes(w, push)
+	m.brokerMisfortunes(w, push)
+}
+
+func (m *model) agentMisfortunes(w *world, push visit) {
+	if w.left.crash > 0 {
+		t := *w
+		t.left.crash--
+		late := t
+		m.die(&t, false)
+		push(&t, "agent dies", false)
+		if w.flight.batch != nobody && !w.answered && w.left.zombie > 0 && w.zombie.batch == nobody {
+			late.left.zombie--
+			late.zombie = w.flight
+			m.die(&late, false)
+			push(&late, "agent dies, request still on its way", false)
+		}
+	}
+	if w.left.void > 0 && w.head < m.batches {
+		t := *w
+		t.left.void--
+		m.die(&t, true)
+		push(&t, "agent dies, its disk forgot the batches behind the last ack", false)
+	}
+	if w.left.blind > 0 && w.lane.Partition() >= 0 && w.lane.route.State == RouteOK && !(w.busy && w.op == ActRefresh) {
+		t := *w
+		t.left.blind--
+		m.step(&t, Event{Kind: EvRoute, Route: Route{State: RouteNoLeader, Leader: -1, Epoch: -1, AskedAt: modelNow}})
+		push(&t, "metadata for others: no leader", false)
+	}
+	if w.left.drop == 0 {
+		return
+	}
+	lose := func(label string, ev Event, zombie bool) {
+		t := *w
+		t.left.drop--
+		if zombie {
+			t.left.zombie--
+			t.zombie = t.flight
+		}
+		t.land()
+		m.step(&t, ev)
+		push(&t, label, false)
+	}
+	switch {
+	case w.flight.batch != nobody && w.answered:
+		lose("answer lost", Event{Kind: EvUnanswered}, false)
+	case w.flight.batch != nobody:
+		lose("request lost", Event{Kind: EvUnanswered}, false)
+		lose("request not sent", Event{Kind: EvUnanswered, NotSent: true}, false)
+		lose("refused for want of replicas", Event{Kind: EvAnswer, Verdict: Retry, NotAppended: true, Base: -1, AppendTime: -1}, false)
+		if w.left.zombie > 0 && w.zombie.batch == nobody {
+			lose("request lost, still on its way", Event{Kind: EvUnanswered}, true)
+		}
+	case w.busy && (w.op == ActAskEpochEnd || w.op == ActFindLoss || w.op == ActReadBack || w.op == ActAskIdentity):
+		t := *w
+		t.left.drop--
+		t.busy, t.op, t.res = false, 0, result{}
+		m.step(&t, Event{Kind: EvQuestionFailed})
+		push(&t, "question lost", false)
+	case w.busy && w.op == ActRefresh:
+		t := *w
+		t.left.drop--
+		t.busy, t.op, t.res = false, 0, result{}
+		m.step(&t, Event{Kind: EvRoute, Route: Route{AskedAt: modelNow}})
+		push(&t, "no metadata", false)
+	}
+}
+
+func (m *model) brokerMisfortunes(w *world, push visit) {
+	if w.end == 0 {
+		return
+	}
+	if w.left.restart > 0 {
+		t := *w
+		t.left.restart--
+		t.restart()
+		push(&t, "broker restarts", false)
+	}
+	if w.left.move > 0 {
+		t := *w
+		t.left.move--
+		t.lead()
+		push(&t, "leader moves", false)
+	}
+	if w.left.expire > 0 {
+		t := *w
+		t.left.expire--
+		t.forget()
+		push(&t, "broker forgets producers", false)
+	}
+	for k := int8(0); w.left.elect > 0 && k < w.end; k++ {
+		for _, implied := range []bool{true, false} {
+			t := *w
+			t.left.elect--
+			t.truncate(k, implied)
+			t.lead()
+			push(&t, m.say("replica with %d records leads, state implied: %v", k, implied), false)
+			t.fill(w.end)
+			push(&t, m.say("replica with %d records leads, state implied: %v, refilled", k, implied), false)
+		}
+	}
+}
+
+// findings are what an exploration saw.
+type findings struct {
+	states, ends int
+	doubled      int // most copies too many at an end
+	reported     int // most batches reported as possibly doubled
+	cut          int // worlds that ran out of ids, log or states
+	bad          map[string]int
+	trace        map[string]string // one way to each kind of violation
+}
+
+func (f *findings) String() string {
+	var bad []string
+	for k, n := range f.bad {
+		bad = append(bad, fmt.Sprintf("%s: %d", k, n))
+	}
+	slices.Sort(bad)
+	return fmt.Sprintf("%d states, %d ends, most doubled %d, most reported %d, cut %d, violations [%s]", f.states, f.ends, f.doubled, f.reported, f.cut, strings.Join(bad, "; "))
+}
+
+// step1 is how a world was first reached, and what its own next step leads to.
+type step1 struct {
+	from   int32
+	choice uint16
+	own    int32
+	fine   bool // an end, or cut
+}
+
+// explore walks all worlds breadth first, at most statesMax.
+func (m *model) explore(statesMax int) *findings {
+	f := &findings{bad: map[string]int{}, trace: map[string]string{}}
+	seed := maphash.MakeSeed()
+	seen := map[uint64]int32{}
+	var steps []step1
+	var queue []world
+	add := func(w *world, from int32, choice uint16) int32 {
+		h := maphash.Comparable(seed, *w)
+		if at, ok := seen[h]; ok {
+			return at
+		}
+		at := int32(len(steps))
+		seen[h] = at
+		steps = append(steps, step1{from: from, choice: choice, own: -1})
+		queue = append(queue, *w)
+		return at
+	}
+	w0 := m.first()
+	add(&w0, -1, 0)
+	note := func(what string, at int32) {
+		if f.bad[what]++; f.bad[what] == 1 {
+			f.trace[what] = m.retell(steps, at)
+		}
+	}
+	for at := int32(0); len(queue) > 0 && (m.until == "" || f.bad[m.until] == 0); at++ {
+		w := queue[0]
+		queue = queue[1:]
+		if w.granted >= modelIDs-1 || w.end > modelLog-modelBatches-1 || len(steps) > statesMax {
+			f.cut++
+			steps[at].fine = true
+			continue
+		}
+		if w.lane.Head() == uint64(m.batches) && !w.busy && !w.wake {
+			steps[at].fine = true
+			if w.zombie.batch == nobody && w.lane.checked && w.lane.route.Epoch == int32(w.epoch) && w.dirty.base == nobody {
+				f.ends++
+				m.judge(&w, f, func(what string) { note(what, at) })
+			}
+		}
+		choice := uint16(0)
+		m.successors(&w, func(next *world, _ string, own bool) {
+			to := add(next, at, choice)
+			if own {
+				steps[at].own = to
+			}
+			choice++
+		})
+	}
+	f.states = len(steps)
+	if len(queue) == 0 {
+		m.stuck(steps, note)
+	}
+	return f
+}
+
+// stuck finds worlds that never come to an end by themselves.
+func (m *model) stuck(steps []step1, note func(string, int32)) {
+	fine := make([]uint8, len(steps)) // 0 unknown, 1 under way, 2 ends, 3 does not
+	for i := range steps {
+		var way []int32
+		at := int32(i)
+		for at >= 0 && fine[at] == 0 && !steps[at].fine {
+			fine[at] = 1
+			way = append(way, at)
+			at = steps[at].own
+		}
+		end := uint8(3)
+		if at >= 0 && (steps[at].fine || fine[at] == 2) {
+			end = 2
+		}
+		for _, s := range way {
+			fine[s] = end
+			if end == 3 {
+				note(stuckForEver, s)
+			}
+		}
+	}
+}
+
+// retell is the way to a world, one line a step.
+func (m *model) retell(steps []step1, at int32) string {
+	m.telling = true
+	defer func() { m.telling = false }()
+	var way []uint16
+	for ; steps[at].from >= 0; at = steps[at].from {
+		way = append(way, steps[at].choice)
+	}
+	slices.Reverse(way)
+	w := m.first()
+	var out strings.Builder
+	for _, want := range way {
+		i, next := uint16(0), w
+		m.successors(&w, func(t *world, label string, _ bool) {
+			if i == want {
+				next = *t
+				fmt.Fprintf(&out, "  %s\n", label)
+			}
+			i++
+		})
+		w = next
+	}
+	fmt.Fprintf(&out, "  log")
+	for _, c := range w.log[:w.end] {
+		fmt.Fprintf(&out, " %d/%d@%d", c.batch, c.id, c.epoch)
+	}
+	fmt.Fprintf(&out, " (batch/id@epoch); told: lost %b, maybe doubled %b, healed %b; identities %v; lane %+v\n", w.lost, w.maybe|w.counted, w.healed, w.ids[:w.idCount], w.lane)
+	return out.String()
+}
+
+// judge compares the log with the promise: each batch once and in order, but
+// for what was reported.
+func (m *model) judge(w *world, f *findings, note func(string)) {
+	var copies [modelBatches]int
+	told := w.maybe | w.counted
+	if !m.lossless {
+		told |= w.late // the one double that nobody can know of
+	}
+	extra, reported, highest := 0, 0, nobody
+	for _, c := range w.log[:w.end] {
+		if c.batch == nobody {
+			continue
+		}
+		if c.version != w.version[c.batch] {
+			continue // lines that the disk forgot are read again: doubles that recovery reports
+		}
+		copies[c.batch]++
+		fine := told&(1<<c.batch) != 0
+		switch {
+		case copies[c.batch] > 1:
+			extra++
+			if !fine {
+				note(doubledSilently)
+			}
+		case !fine && c.batch < highest:
+			note(disorderSilently)
+		case !fine:
+			highest = c.batch
+		}
+	}
+	missing := int8(0)
+	for b := range m.batches {
+		if copies[b] == 0 {
+			missing++
+			// Of batches that are not held it is known how many may be lost,
+			// not always which.
+			if m.retain == m.batches && w.lost&(1<<b) == 0 {
+				note(lostSilently)
+			}
+		}
+		if told&(1<<b) != 0 {
+			reported++
+		}
+	}
+	if missing > w.lostCount {
+		note(lostSilently)
+	}
+	if m.lossless && (told|w.lost|w.healed != 0 || extra > 0) {
+		note(needless)
+	}
+	f.doubled, f.reported = max(f.doubled, extra), max(f.reported, reported)
+}

@@ -1,0 +1,56 @@
+package kafka
+
+// refQueue is a lane's spooled batches in order, from its head on. A ring, so
+// that a steady flow allocates nothing; it grows with the backlog, 40 bytes a
+// batch, and shrinks when the backlog is gone.
+type refQueue struct {
+	buf   []Ref // a power of two long
+	first int
+	n     int
+}
+
+const refQueueMin = 4
+
+func (q *refQueue) len() int { return q.n }
+
+func (q *refQueue) at(i int) *Ref { return &q.buf[(q.first+i)&(len(q.buf)-1)] }
+
+func (q *refQueue) push(r Ref) {
+	if q.n == len(q.buf) {
+		q.resize(max(refQueueMin, 2*len(q.buf)))
+	}
+	q.n++
+	*q.at(q.n - 1) = r
+}
+
+func (q *refQueue) pop() {
+	if q.n == 0 {
+		panic("BUG: a lane settled a batch that is not in its queue")
+	}
+	q.first = (q.first + 1) & (len(q.buf) - 1)
+	q.n--
+	if len(q.buf) > refQueueMin && q.n < len(q.buf)/8 {
+		q.resize(len(q.buf) / 4)
+	}
+}
+
+// prepend puts refs before all others.
+func (q *refQueue) prepend(refs []Ref) {
+	all := make([]Ref, 0, len(refs)+q.n)
+	all = append(all, refs...)
+	for i := range q.n {
+		all = append(all, *q.at(i))
+	}
+	*q = refQueue{}
+	for _, r := range all {
+		q.push(r)
+	}
+}
+
+func (q *refQueue) resize(size int) {
+	buf := make([]Ref, size)
+	for i := range q.n {
+		buf[i] = *q.at(i)
+	}
+	q.buf, q.first = buf, 0
+}

@@ -1,0 +1,40 @@
+package kafka
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestRefQueueIsASlice(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var q refQueue
+		var want []uint64
+		next := uint64(0)
+		for range rapid.IntRange(0, 300).Draw(t, "steps") {
+			switch rapid.IntRange(0, 4).Draw(t, "op") {
+			case 0, 1:
+				q.push(Ref{Batch: Batch{First: next}})
+				want = append(want, next)
+				next++
+			case 2, 3:
+				if len(want) > 0 {
+					q.pop()
+					want = want[1:]
+				}
+			case 4:
+				q.prepend([]Ref{{Batch: Batch{First: next}}, {Batch: Batch{First: next + 1}}})
+				want = append([]uint64{next, next + 1}, want...)
+				next += 2
+			}
+			if q.len() != len(want) {
+				t.Fatalf("length %d, want %d", q.len(), len(want))
+			}
+			for i, w := range want {
+				if got := q.at(i).First; got != w {
+					t.Fatalf("at %d: %d, want %d", i, got, w)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,133 @@
+package kafka
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// What the sink tells people: counters, one log line for each recovery, and one
+// warning for each kind of trouble and period.
+
+type stats struct {
+	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
+	maybeDoubled, lost, healed, found, newIdentities           atomic.Uint64
+	oldestMs                                                   atomic.Int64
+}
+
+// Stats is a snapshot of the sink's counters since the start.
+type Stats struct {
+	AckedRecords, AckedBatches uint64 // outcome durable
+	SentBatches                uint64 // attempts
+	Retries                    uint64 // attempts without success
+	Refusals                   uint64 // by sequence: 0 in a healthy cluster
+	MaybeDoubledRecords        uint64
+	LostRecords                uint64 // acked, then lost by the broker, and no longer held
+	HealedRecords              uint64 // acked, lost by the broker, and sent again
+	FoundRecords               uint64 // in doubt, and found in the log
+	NewIdentities              uint64 // besides the one per lane and start
+	OldestUnackedMs            int64  // ms since 1970 of the newest record of the oldest batch without a durable ack; 0: none
+}
+
+// Stats may be called from any goroutine.
+func (s *Sink) Stats() Stats {
+	x := &s.stats
+	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
+		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
+		HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
+}
+
+func (s *Sink) report(r *row, a Action) {
+	log := s.log.With("topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot, "records", a.Records)
+	switch a.Report {
+	case ReportMaybeDoubled:
+		s.stats.maybeDoubled.Add(a.Records)
+		log.Warn("records may be in the topic twice: the broker may have forgotten them and they could not be looked for", "why", a.Reason.String())
+	case ReportNotDoubled:
+		s.stats.maybeDoubled.Add(-a.Records)
+		log.Info("the broker's answer shows that records reported as possibly doubled are there once")
+	case ReportLost:
+		s.stats.lost.Add(a.Records)
+		log.Error("the brokers lost records that they had acknowledged, and the spool no longer holds them", "least", a.Records)
+	case ReportHealed:
+		s.stats.healed.Add(a.Records)
+		log.Warn("the brokers lost records that they had acknowledged; they are sent again from the spool")
+	case ReportFound:
+		s.stats.found.Add(a.Records)
+		log.Info("records in doubt were found in the log; they are not sent again")
+	case ReportNewIdentity:
+		s.stats.newIdentities.Add(1)
+		log.Warn("the lane goes on under a new producer id", "why", a.Reason.String())
+	case ReportNotOurs:
+		log.Error("an answer shows that another producer used this lane's producer id; the batch is sent again under a new one")
+	case ReportUnverified:
+		log.Warn("the leader does not know the epoch of our last ack: it cannot be told whether it lost records")
+	}
+}
+
+const quietMs = 10_000 // between two warnings of one kind
+
+// warn logs at most one warning of a kind in a period.
+func (s *Sink) warn(msg string, args ...any) {
+	if now := s.now(); now >= s.quiet[msg] {
+		s.quiet[msg] = now + quietMs
+		s.log.Warn(msg, args...)
+	}
+}
+
+// refusal logs an answer that is no success.
+func (s *Sink) refusal(it *item, out *PartOutcome) {
+	err := kerr.ErrorForCode(out.Code)
+	args := []any{"topic", it.topic, "partition", it.part, "error", err}
+	if out.ErrorMessage != "" {
+		args = append(args, "message", out.ErrorMessage)
+	}
+	if advice := Advice(out.Code); advice != "" {
+		args = append(args, "advice", advice)
+	}
+	s.warn("broker did not take a batch: "+err.Error(), args...)
+}
+
+// unread handles a batch whose frame could not be read from the spool.
+func (s *Sink) unread(it *item) {
+	if errors.Is(it.err, ErrDamaged) {
+		s.log.Error("a spooled batch is damaged and cannot be sent; a gap is recorded in its place", "topic", it.topic, "partition", it.part,
+			"records", it.ref.Count, "error", it.err)
+		s.cfg.Journal.Skip(it.row.info.ID, it.ref.Batch)
+		return // the lane waits for NoticeSkipKept
+	}
+	s.warn("a spooled batch could not be read", "topic", it.topic, "error", it.err)
+	s.step(it.row, Event{Kind: EvUnanswered, NotSent: true})
+}
+
+// speak logs when a lane begins and ends to wait for something.
+func (s *Sink) speak(r *row) {
+	cause := r.lane.Cause()
+	if cause == r.cause {
+		return
+	}
+	before := r.cause
+	r.cause = cause
+	if cause != CauseNone {
+		s.warn("lane waits: "+cause.String(), "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block)
+	} else {
+		s.log.Info("lane goes on", "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "waited_for", before.String())
+	}
+}
+
+// age notes the age of the oldest batch that is spooled and not acked.
+func (s *Sink) age() {
+	now := s.now()
+	if now < s.nextAge {
+		return
+	}
+	s.nextAge = now + 1000
+	oldest := int64(0)
+	for _, r := range s.rows {
+		if r.queue.len() > 0 && (oldest == 0 || r.queue.at(0).MaxTime < oldest) {
+			oldest = r.queue.at(0).MaxTime
+		}
+	}
+	s.stats.oldestMs.Store(oldest)
+}

@@ -1,0 +1,112 @@
+package kafka
+
+import (
+	"encoding/binary"
+	"errors"
+	"net"
+)
+
+// requestBytesMax bounds the frames of one produce request; a single larger
+// frame travels alone.
+const requestBytesMax = 2 << 20
+
+// ErrDamaged is what a FrameReader's error wraps when the spooled bytes are
+// not what was written: reading again does not help.
+var ErrDamaged = errors.New("spooled batch is damaged")
+
+// FrameReader appends the 61-byte header template and the records of a spooled
+// batch to dst. The template's CRC field holds the CRC-32C of the records.
+type FrameReader interface {
+	ReadBatch(dst []byte, ref Ref) ([]byte, error)
+}
+
+// Ref locates a spooled batch. Place is the spool's own.
+type Ref struct {
+	Batch
+	Bytes uint32 // of the records
+	Place uint64
+}
+
+// A job is one produce request on its way: filled by the sink, run by the
+// sender of its broker, and handed back. It has one owner at any time, so
+// neither side locks, and it is reused for ever, so neither allocates.
+type job struct {
+	from     *sender
+	items    []item
+	buf      []byte
+	request  ProduceRequest
+	outcomes []PartOutcome
+	err      error // of the request as a whole
+	slow     bool  // err was a time-out
+}
+
+// item is one lane's batch in a job.
+type item struct {
+	row     *row
+	ref     Ref
+	stamp   Stamp
+	topic   string
+	topicID [16]byte
+	part    int32
+
+	at, end int   // its bytes in job.buf
+	err     error // the frame could not be read; it is not in the request
+}
+
+type senderKey struct {
+	broker int32
+	slow   bool
+}
+
+// sender owns one connection to one broker. The slow one carries the lanes
+// whose requests the broker lets wait, each alone: a broker handles one request
+// of a connection at a time, so a partition that cannot commit would hold up
+// all others behind it.
+type sender struct {
+	key     senderKey
+	in      chan *job
+	idle    *job   // the sender's job while it has nothing to do
+	waiting []*row // lanes with a batch for this broker, in order of asking
+}
+
+// run sends jobs until in is closed.
+func (s *sender) run(reader FrameReader, t *Transport, done chan<- *job) {
+	for j := range s.in {
+		j.send(s.key, reader, t)
+		done <- j
+	}
+}
+
+func (j *job) send(key senderKey, reader FrameReader, t *Transport) {
+	j.err, j.slow = nil, false
+	j.request.Reset()
+	j.outcomes = j.outcomes[:0]
+	j.buf = j.buf[:0]
+	for i := range j.items {
+		it := &j.items[i]
+		it.at = len(j.buf)
+		buf, err := reader.ReadBatch(j.buf, it.ref)
+		if err != nil {
+			it.err = err
+			j.buf = j.buf[:it.at]
+			continue
+		}
+		j.buf, it.end = buf, len(buf)
+	}
+	for i := range j.items {
+		if it := &j.items[i]; it.err == nil {
+			batch := j.buf[it.at:it.end:it.end]
+			// The template becomes the header of this attempt, in our copy.
+			StampHeader((*[HeaderBytes]byte)(batch), batch[:HeaderBytes], it.stamp, binary.BigEndian.Uint32(batch[crcAt:]), len(batch)-HeaderBytes)
+			j.request.Add(ProducePart{Topic: it.topic, TopicID: it.topicID, Partition: it.part, Batch: batch})
+		}
+	}
+	if j.request.Len() == 0 {
+		return
+	}
+	j.outcomes, j.err = t.Produce(key.broker, key.slow, &j.request, j.outcomes)
+	if j.err != nil {
+		var timeout net.Error
+		j.slow = errors.As(j.err, &timeout) && timeout.Timeout()
+	}
+}

@@ -1,0 +1,562 @@
+package kafka
+
+import (
+	"container/heap"
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The sink drives every lane machine. One goroutine, Run, owns all lanes,
+// routes and timers; nobody else touches them, so nothing here is locked.
+//
+//	committer --Notice--> inbox --> Run --job--> sender per broker --> Kafka
+//	committer <--Journal---------- Run <--job--- (outcomes)
+//
+// Two edges lead outwards and back: to the committer through Journal and
+// Deliver, neither of which blocks, and to a sender through its one job, which
+// the sink hands over only when it is idle. Questions that are rare (metadata,
+// producer ids, epoch ends, read-back) run on goroutines of their own and come
+// back through replies.
+
+// LaneInfo says what a lane is.
+type LaneInfo struct {
+	ID    uint32
+	Block string
+	Topic string
+	Slot  uint32
+
+	// SentNext is kept at the index behind the last batch sent, for the
+	// reader's linger. Written by the sink only.
+	SentNext *atomic.Uint64
+}
+
+// LaneStart is a lane as a start of the agent, or its creation, finds it.
+type LaneStart struct {
+	LaneInfo
+	Head       uint64
+	Top        uint64           // a step back of the head, not made good yet, began here; 0: none
+	LastAck    AckedBatch       // Count 0: none
+	Identities []IdentityRecord // ascending From
+	Batches    []Ref            // from Head on
+}
+
+// IdentityRecord is an identity with all that makes it mean something.
+// ProducerID -1: none yet. Partition -1: not chosen yet. Floor is the end of
+// the partition's log when the id was taken; -1: unknown.
+type IdentityRecord struct {
+	From       uint64
+	ClusterID  string
+	Topic      string
+	TopicID    [16]byte
+	Partition  int32
+	ProducerID int64
+	Epoch      int16
+	Floor      int64
+	Reason     Reason
+}
+
+func (r *IdentityRecord) identity() Identity {
+	return Identity{From: r.From, PID: r.ProducerID, Epoch: r.Epoch, Partition: r.Partition}
+}
+
+// HeldBatch is an acked batch that the spool still holds.
+type HeldBatch struct {
+	Ref   Ref
+	Acked AckedBatch
+}
+
+// Journal is where the sink writes what must survive it; the committer
+// implements it. No method blocks. Each is answered, once the entry is
+// durable, by the Notice of the same name.
+type Journal interface {
+	Ack(lane uint32, a AckedBatch, urgent bool)          // NoticeAckKept
+	Identity(lane uint32, id IdentityRecord)             // NoticeIdentityKept
+	MoveHead(lane uint32, index uint64, last AckedBatch) // NoticeHeadKept: the head is index again, the last ack below it is last
+	Skip(lane uint32, b Batch)                           // NoticeSkipKept: a gap stands for a batch that cannot be read
+	Held(lane uint32)                                    // NoticeHeld
+}
+
+// NoticeKind names what the committer tells the sink.
+type NoticeKind uint8
+
+const (
+	NoticeLane         NoticeKind = iota // Lane: a lane exists now
+	NoticeBatch                          // Ref: a batch is durable
+	NoticeAckKept                        // the lane's last Ack is durable
+	NoticeIdentityKept                   // the lane's last Identity is durable
+	NoticeHeadKept                       // the lane's MoveHead is durable
+	NoticeSkipKept                       // the lane's Skip is durable
+	NoticeHeld                           // Held: the acked batches of the lane that are still in the spool
+)
+
+// Notice is one message from the committer.
+type Notice struct {
+	Kind NoticeKind
+	ID   uint32 // lane
+	Ref  Ref
+	Lane *LaneStart
+	Held []HeldBatch
+}
+
+// Transport is what the sink needs of a Kafka client. A struct of functions, so
+// that a simulation can stand in its place.
+type Transport struct {
+	Metadata       func(ctx context.Context, topics []string) (Metadata, error)
+	InitProducerID func(ctx context.Context) (id int64, epoch, code int16, err error)
+	EndOfEpoch     func(ctx context.Context, broker int32, topic string, partition, leaderEpoch, currentEpoch int32) (end int64, epoch int32, code int16, err error)
+	EndOffset      func(ctx context.Context, broker int32, topic string, partition, currentEpoch int32) (end int64, code int16, err error)
+	ReadBack       func(ctx context.Context, q ReadBackQuery) (ReadBackResult, error)
+	Produce        func(broker int32, slow bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error)
+}
+
+// SinkConfig is what a Sink is made of.
+type SinkConfig struct {
+	Host      [16]byte // places this host's lanes on partitions
+	Transport Transport
+	Journal   Journal
+	NewReader func() FrameReader // one per sender; closed by nobody before the process ends
+	// AcksTimeoutMs is how long a broker may wait for its replicas; 0: ProduceTimeoutMs.
+	AcksTimeoutMs int32
+	Logger        *slog.Logger
+}
+
+// Sink owns the lanes; see the head of this file.
+type Sink struct {
+	cfg   SinkConfig
+	log   *slog.Logger
+	inbox inbox
+	stats stats
+
+	start   time.Time
+	startMs int64
+
+	rows     map[uint32]*row
+	topics   map[string]int // lanes by topic
+	routes   routes
+	asking   bool // a metadata request is out
+	wanted   bool // another is due
+	nextAsk  int64
+	senders  map[senderKey]*sender
+	flying   int
+	stopping bool
+	timers   timers
+	actions  Actions
+	notices  []Notice
+	done     chan *job
+	replies  chan reply
+	gate     chan struct{} // questions under way
+	ctx      context.Context
+	nextAge  int64
+	quiet    map[string]int64 // ms until which a warning is not repeated
+}
+
+// row is one lane with what its machine may not know.
+type row struct {
+	info   LaneInfo
+	lane   Lane
+	ids    []IdentityRecord // ascending From
+	queue  refQueue         // spooled batches from the lane's head on
+	recov  uint64           // the batch at this index may have been sent before this start; noDoubt: none
+	wakeAt int64
+
+	wantsRoute bool           // a step waits for metadata
+	wantsID    bool           // a grant waits for metadata
+	want       Action         // the identity wanted
+	grant      IdentityRecord // on its way to the disk
+	loss       Route          // as of which the loss is looked for
+	held       []HeldBatch    // for a step back
+	item       item           // the batch that waits for its sender
+	cause      Cause          // logged last
+}
+
+const (
+	noDoubt           = ^uint64(0)
+	questionsMax      = 16 // under way at once
+	metadataGapMinMs  = 250
+	metadataAheadMs   = 5_000 // refreshed in passing when older, so that no send waits
+	questionTimeout   = 15 * time.Second
+	readBackBytesMax  = 256 << 20
+	identitiesKeptMax = 64
+)
+
+// NewSink returns a sink with no lanes.
+func NewSink(cfg SinkConfig) *Sink {
+	now := time.Now()
+	return &Sink{
+		cfg: cfg, log: cfg.Logger, start: now, startMs: now.UnixMilli(),
+		inbox:   inbox{ready: make(chan struct{}, 1)},
+		rows:    map[uint32]*row{},
+		topics:  map[string]int{},
+		senders: map[senderKey]*sender{},
+		quiet:   map[string]int64{},
+		done:    make(chan *job, 256),
+		replies: make(chan reply),
+		gate:    make(chan struct{}, questionsMax),
+	}
+}
+
+// now is wall time at the start plus what has passed since: a clock that is
+// set back does not stop a timer.
+func (s *Sink) now() int64 { return s.startMs + time.Since(s.start).Milliseconds() }
+
+// inbox hands notices from the committer to the sink: one lock per commit.
+type inbox struct {
+	mu    sync.Mutex // guards list
+	list  []Notice
+	ready chan struct{}
+}
+
+// Deliver gives the sink news, in order. It never blocks and keeps nothing of
+// the slice. The committer calls it.
+func (s *Sink) Deliver(n []Notice) {
+	if len(n) == 0 {
+		return
+	}
+	s.inbox.mu.Lock()
+	s.inbox.list = append(s.inbox.list, n...)
+	s.inbox.mu.Unlock()
+	select {
+	case s.inbox.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Run drives the lanes until ctx ends, then waits up to grace for requests
+// under way: their acks save the next start a doubt.
+func (s *Sink) Run(ctx context.Context, grace time.Duration) {
+	asks, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	s.ctx = asks
+	stop := ctx.Done()
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var deadline <-chan time.Time
+	for !s.stopping || s.flying > 0 {
+		s.dispatch()
+		s.age()
+		timer.Reset(s.untilWake())
+		select {
+		case <-s.inbox.ready:
+			s.takeNotices()
+		case j := <-s.done:
+			s.settle(j)
+		case p := <-s.replies:
+			s.takeReply(p)
+		case <-timer.C:
+			s.wake()
+		case <-stop:
+			stop, s.stopping = nil, true
+			deadline = time.After(grace)
+		case <-deadline:
+			s.flying = 0
+		}
+	}
+	for _, x := range s.senders {
+		close(x.in)
+	}
+}
+
+func (s *Sink) takeNotices() {
+	s.inbox.mu.Lock()
+	s.notices, s.inbox.list = s.inbox.list, s.notices[:0]
+	s.inbox.mu.Unlock()
+	for i := range s.notices {
+		s.take(&s.notices[i])
+		s.notices[i] = Notice{}
+	}
+}
+
+func (s *Sink) take(n *Notice) {
+	if n.Kind == NoticeLane {
+		s.addLane(n.Lane)
+		return
+	}
+	r := s.rows[n.ID]
+	if r == nil {
+		panic("BUG: a notice for a lane that the sink does not know")
+	}
+	switch n.Kind {
+	case NoticeBatch:
+		r.queue.push(n.Ref)
+		s.feed(r)
+	case NoticeAckKept:
+		s.stats.ackedRecords.Add(uint64(r.queue.at(0).Count))
+		s.stats.ackedBatches.Add(1)
+		r.queue.pop()
+		s.step(r, Event{Kind: EvAckKept})
+	case NoticeIdentityKept:
+		r.addIdentity(r.grant)
+		s.step(r, Event{Kind: EvIdentityKept})
+	case NoticeSkipKept:
+		r.queue.pop()
+		s.step(r, Event{Kind: EvSkipped})
+	case NoticeHeadKept:
+		r.rewind()
+		s.step(r, Event{Kind: EvHeadKept})
+	case NoticeHeld:
+		r.held = n.Held
+		s.findLoss(r)
+	}
+}
+
+func (s *Sink) addLane(l *LaneStart) {
+	r := &row{info: l.LaneInfo, ids: l.Identities, recov: noDoubt}
+	r.queue.prepend(l.Batches)
+	if len(l.Batches) > 0 && l.Batches[0].First == l.Head {
+		r.recov = l.Head
+	}
+	id := r.identityAt(l.Head)
+	r.lane = NewLane(l.Head, l.Top, l.LastAck, id.identity())
+	r.info.SentNext.Store(l.Head)
+	s.rows[l.ID] = r
+	s.topics[l.Topic]++
+	// Rule 3 holds for idle lanes too: what was acked before this start may
+	// be gone.
+	s.step(r, Event{Kind: EvTick})
+}
+
+// identityAt is the identity that covers index.
+func (r *row) identityAt(index uint64) IdentityRecord {
+	for i := len(r.ids) - 1; i >= 0; i-- {
+		if r.ids[i].From <= index {
+			return r.ids[i]
+		}
+	}
+	return IdentityRecord{ProducerID: -1, Partition: -1, Floor: -1, Topic: r.info.Topic}
+}
+
+// addIdentity makes id cover everything from its From on: later wins.
+func (r *row) addIdentity(id IdentityRecord) {
+	n := len(r.ids)
+	for n > 0 && r.ids[n-1].From >= id.From {
+		n--
+	}
+	r.ids = append(r.ids[:n], id)
+	if len(r.ids) > identitiesKeptMax {
+		r.ids = append(r.ids[:0], r.ids[len(r.ids)-identitiesKeptMax:]...)
+	}
+}
+
+// rewind puts the held batches from the lane's new head on back into the queue.
+func (r *row) rewind() {
+	var again []Ref
+	for _, h := range r.held {
+		if h.Ref.First >= r.lane.Head() && (r.queue.len() == 0 || h.Ref.First < r.queue.at(0).First) {
+			again = append(again, h.Ref)
+		}
+	}
+	r.queue.prepend(again)
+	r.held = nil
+}
+
+// feed offers the lane its next batch if it has room for one.
+func (s *Sink) feed(r *row) {
+	for r.queue.len() > 0 && r.lane.Room() {
+		next := r.queue.at(0)
+		id := r.identityAt(next.First)
+		ev := Event{Kind: EvOffer, Batch: next.Batch, Identity: id.identity(), InDoubt: r.recov == next.First}
+		r.recov = noDoubt
+		s.stepOnce(r, &ev)
+	}
+}
+
+// step gives the lane an event, does what it asks for, and feeds it.
+func (s *Sink) step(r *row, ev Event) {
+	s.stepOnce(r, &ev)
+	s.feed(r)
+}
+
+func (s *Sink) stepOnce(r *row, ev *Event) {
+	ev.Now, ev.Rand = s.now(), rand.Uint32()
+	r.lane.Step(ev, &s.actions)
+	for _, a := range s.actions.All() {
+		s.perform(r, a)
+	}
+	s.speak(r)
+}
+
+func (s *Sink) perform(r *row, a Action) {
+	switch a.Kind {
+	case ActRefresh:
+		r.wantsRoute, s.wanted = true, true
+	case ActAskIdentity:
+		r.want = a
+		s.askIdentity(r)
+	case ActPersistIdentity:
+		r.grant.From, r.grant.Reason = a.Identity.From, a.Reason
+		s.cfg.Journal.Identity(r.info.ID, r.grant)
+	case ActAskEpochEnd:
+		s.askEpochEnd(r, a)
+	case ActReadBack:
+		s.askReadBack(r, a)
+	case ActFindLoss:
+		r.loss = a.Route
+		s.cfg.Journal.Held(r.info.ID)
+	case ActSend:
+		s.enqueue(r, a)
+	case ActAck:
+		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1)
+	case ActMoveHead:
+		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Acked)
+	case ActWake:
+		if at := int64(a.Index); at != r.wakeAt {
+			r.wakeAt = at
+			heap.Push(&s.timers, timerEntry{at, r})
+		}
+	case ActReport:
+		s.report(r, a)
+	}
+}
+
+// enqueue puts the lane's batch up for its broker's next request.
+func (s *Sink) enqueue(r *row, a Action) {
+	id := r.identityAt(a.Batch.First)
+	r.item = item{row: r, ref: *r.queue.at(0), topic: r.info.Topic, topicID: id.TopicID, part: a.Identity.Partition,
+		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}}
+	key := senderKey{a.Route.Leader, a.Slow}
+	x := s.senders[key]
+	if x == nil {
+		x = &sender{key: key, in: make(chan *job, 1), idle: &job{}}
+		x.idle.from, x.idle.request.TimeoutMs = x, s.cfg.AcksTimeoutMs
+		s.senders[key] = x
+		go x.run(s.cfg.NewReader(), &s.cfg.Transport, s.done)
+	}
+	x.waiting = append(x.waiting, r)
+	s.stats.sentBatches.Add(1)
+	if s.now()-s.routes.askedAt > metadataAheadMs {
+		s.wanted = true
+	}
+}
+
+// dispatch gives every idle sender what waits for it, and asks for metadata
+// if somebody wants them.
+func (s *Sink) dispatch() {
+	if s.stopping {
+		return
+	}
+	for _, x := range s.senders {
+		if x.idle != nil && len(x.waiting) > 0 {
+			j := x.idle
+			x.idle = nil
+			s.compose(j, x)
+			s.flying++
+			x.in <- j
+		}
+	}
+	if s.wanted && !s.asking && len(s.topics) > 0 && s.now() >= s.nextAsk {
+		s.askMetadata()
+	}
+}
+
+// compose fills a job: each partition at most once, since a broker drops the
+// second entry of a partition without an error; the slow lane alone.
+func (s *Sink) compose(j *job, x *sender) {
+	j.items = j.items[:0]
+	left, bytes := x.waiting[:0], 0
+	for _, r := range x.waiting {
+		size := HeaderBytes + int(r.item.ref.Bytes)
+		full := len(j.items) > 0 && (x.key.slow || bytes+size > requestBytesMax)
+		if full || j.has(&r.item) {
+			left = append(left, r)
+			continue
+		}
+		bytes += size
+		j.items = append(j.items, r.item)
+		r.info.SentNext.Store(r.item.ref.Next())
+	}
+	clear(x.waiting[len(left):])
+	x.waiting = left
+}
+
+func (j *job) has(it *item) bool {
+	for i := range j.items {
+		if j.items[i].part == it.part && j.items[i].topic == it.topic {
+			return true
+		}
+	}
+	return false
+}
+
+// settle takes a job back and tells its lanes what became of their batches.
+func (s *Sink) settle(j *job) {
+	s.flying--
+	j.from.idle = j
+	sent, n := j.request.Written(), 0
+	for i := range j.items {
+		it := &j.items[i]
+		if it.err != nil {
+			s.unread(it)
+			continue
+		}
+		if j.err != nil {
+			s.warn("produce request failed", "broker", j.from.key.broker, "error", j.err)
+			s.stats.retries.Add(1)
+			s.step(it.row, Event{Kind: EvUnanswered, NotSent: !sent, Slow: j.slow})
+			continue
+		}
+		out := j.outcomes[n]
+		n++
+		s.outcome(it, &out)
+	}
+}
+
+func (s *Sink) outcome(it *item, out *PartOutcome) {
+	if !out.Answered {
+		s.step(it.row, Event{Kind: EvUnanswered})
+		return
+	}
+	v := VerdictOf(out.Code)
+	if v != Acked {
+		s.stats.retries.Add(1)
+		if v == Refused {
+			s.stats.refusals.Add(1)
+		}
+		s.refusal(it, out)
+	}
+	s.step(it.row, Event{Kind: EvAnswer, Verdict: v, NotAppended: NotPersisted(out.Code), Slow: Slow(out.Code),
+		Base: out.BaseOffset, AppendTime: out.LogAppendTime})
+}
+
+func (s *Sink) untilWake() time.Duration {
+	next := int64(1 << 62)
+	if len(s.timers) > 0 {
+		next = s.timers[0].at
+	}
+	if s.wanted && !s.asking && !s.stopping {
+		next = min(next, s.nextAsk)
+	}
+	return time.Duration(max(0, min(next-s.now(), 1_000))) * time.Millisecond
+}
+
+func (s *Sink) wake() {
+	for len(s.timers) > 0 && s.timers[0].at <= s.now() {
+		e := heap.Pop(&s.timers).(timerEntry)
+		if e.at == e.row.wakeAt { // else: the lane asked for another time since
+			e.row.wakeAt = 0
+			s.step(e.row, Event{Kind: EvTick})
+		}
+	}
+}
+
+type timerEntry struct {
+	at  int64
+	row *row
+}
+
+type timers []timerEntry
+
+func (t timers) Len() int           { return len(t) }
+func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
+func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
+func (t *timers) Push(x any)        { *t = append(*t, x.(timerEntry)) }
+func (t *timers) Pop() any {
+	old := *t
+	x := old[len(old)-1]
+	old[len(old)-1] = timerEntry{}
+	*t = old[:len(old)-1]
+	return x
+}
