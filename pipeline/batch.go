@@ -1,0 +1,67 @@
+package pipeline
+
+import (
+	"sync/atomic"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+)
+
+// lane is what the stages share of one lane. A lane belongs to one reader for
+// ever, so its indexes are given by one goroutine.
+type lane struct {
+	id     uint32
+	block  int // index into Config.Sources
+	topic  string
+	slot   uint32
+	reader int
+
+	// sentNext is the index behind the last batch that was sent. The sink
+	// writes it; the lane's reader lets its open batch fill while sealed
+	// ones wait.
+	sentNext atomic.Uint64
+}
+
+func (l *lane) info(block string) kafka.LaneInfo {
+	return kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext}
+}
+
+// batch is a sealed batch on its way from a reader through a compressor to the
+// committer; each owns it in turn.
+type batch struct {
+	lane    *lane
+	first   uint64
+	records kafka.Builder // raw; its buffer goes back to the budget once compressed
+	raw     []byte
+	out     []byte // room for the compressed records; goes back once spooled
+	sealed  kafka.Sealed
+	ready   chan struct{} // closed by the compressor
+}
+
+// group is what becomes durable as one: batches, and the offsets up to which
+// their files are in them. A crash before its commit is durable leaves nothing
+// of it, and its files are read again from the offsets before.
+type group struct {
+	batches []*batch
+	commit  spool.Commit
+	lanes   []*lane // first seen in this group
+	records uint64
+	bytes   int64 // at most, in the spool
+}
+
+// Bounds of what a reader makes.
+const (
+	// batchBytesMax is the raw size at which a batch is full. With any codec,
+	// or none, the frame stays below the 1,048,588 bytes that brokers take by
+	// default, and raw and compressed buffer each fit in 1 MiB.
+	batchBytesMax = 1_020_000
+
+	groupOverheadBytes = 4 << 10 // frame headers and entries of a small group
+	cursorEntryBytes   = 64
+	groupFilesMax      = 4096
+)
+
+// batchBytes is the raw size of a full batch for lines of up to lineBytesMax.
+func batchBytes(lineBytesMax int) int {
+	return max(batchBytesMax, lineBytesMax+kafka.RecordOverheadMax)
+}

@@ -1,0 +1,256 @@
+package pipeline
+
+import (
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+)
+
+// The committer is the only writer of the spool. It takes groups from the
+// readers and entries from the sink, appends them, syncs once for all, and only
+// then tells the sink: nothing is sent, and nothing counts as acked, before it
+// is durable.
+//
+//	groups, journal --> Append ... Append --> Sync --> notices to the sink
+//
+// It syncs for new batches, and for entries that a lane waits for; other acks
+// are written within a second and synced within ten.
+type committer struct {
+	log     *spool.Log
+	sink    *kafka.Sink
+	slog    *slog.Logger
+	cfg     *Config
+	budget  *budget
+	groups  <-chan *group
+	journal journal
+	stats   commitStats
+
+	blocked  *group    // does not fit into the spool
+	tried    time.Time // when it last did not
+	appended []*group  // in this round, not synced
+	refs     []spool.Ref
+	entries  entries // appended, not synced
+	batches  []spool.Batch
+	commit   spool.Commit
+	notices  []kafka.Notice
+	syncBy   time.Time // entries appended must be durable by then; zero: none
+}
+
+type commitStats struct {
+	records, batches atomic.Uint64
+	blocked          atomic.Bool
+}
+
+const (
+	writeAckMax   = time.Second
+	syncAckMax    = 10 * time.Second
+	retryFull     = 250 * time.Millisecond
+	roundBytesMax = 16 << 20 // appended before a sync
+)
+
+// run commits until the groups channel is closed and sinkDone is closed, then
+// makes everything durable. An error is final for the process: what was
+// appended may not be on disk, and only a recovery can tell.
+func (c *committer) run(sinkDone <-chan struct{}) error {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		groups := c.groups
+		if c.blocked != nil {
+			groups = nil
+		}
+		timer.Reset(c.untilDue())
+		var g *group
+		select {
+		case x, ok := <-groups:
+			if !ok {
+				c.groups = nil
+			}
+			g = x
+		case <-c.journal.urgent:
+		case <-timer.C:
+		case <-sinkDone:
+			sinkDone = nil
+		}
+		if sinkDone == nil && (c.groups == nil || c.blocked != nil) {
+			return c.last()
+		}
+		if err := c.round(g); err != nil {
+			return err
+		}
+	}
+}
+
+// round appends what there is, syncs if somebody waits for it, and tells.
+func (c *committer) round(g *group) error {
+	if c.blocked != nil && g == nil && time.Since(c.tried) >= retryFull {
+		g, c.blocked = c.blocked, nil
+	}
+	if err := c.appendGroups(g); err != nil {
+		return err
+	}
+	now := time.Now()
+	urgent := len(c.appended) > 0
+	if c.journal.take(&c.entries, now, urgent) {
+		urgent = urgent || c.entries.urgent
+		if err := c.appendEntries(); err != nil {
+			return err
+		}
+		if c.syncBy.IsZero() {
+			c.syncBy = now.Add(syncAckMax)
+		}
+	}
+	c.answerHeld()
+	if !urgent && (c.syncBy.IsZero() || now.Before(c.syncBy)) {
+		return nil
+	}
+	return c.sync()
+}
+
+func (c *committer) sync() error {
+	if err := c.log.Sync(); err != nil {
+		return err
+	}
+	c.syncBy = time.Time{}
+	c.tellGroups()
+	c.tellEntries()
+	c.sink.Deliver(c.notices)
+	clear(c.notices)
+	c.notices = c.notices[:0]
+	return nil
+}
+
+// appendGroups appends g and all groups that are ready behind it. A group that
+// does not fit waits, and all behind it, while acks make room.
+func (c *committer) appendGroups(g *group) error {
+	bytes := int64(0)
+	for g != nil {
+		for _, b := range g.batches {
+			<-b.ready
+		}
+		err := c.appendGroup(g)
+		if errors.Is(err, spool.ErrFull) {
+			c.blocked, c.tried = g, time.Now()
+			if !c.stats.blocked.Swap(true) {
+				c.slog.Warn("the spool is full: reading pauses until Kafka takes what it holds", "dir", c.cfg.Spool.Dir)
+			}
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if c.stats.blocked.Swap(false) {
+			c.slog.Info("the spool has room again: reading goes on", "dir", c.cfg.Spool.Dir)
+		}
+		c.appended = append(c.appended, g)
+		if bytes += g.bytes; bytes >= roundBytesMax {
+			return nil
+		}
+		select {
+		case g = <-c.groups:
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+func (c *committer) appendGroup(g *group) error {
+	c.batches = c.batches[:0]
+	for _, b := range g.batches {
+		c.batches = append(c.batches, spool.Batch{Lane: b.lane.id, First: b.first, Count: b.sealed.Count, MaxTime: b.sealed.MaxTime,
+			Header: b.sealed.Header, Records: b.sealed.Records, RecordsCRC: b.sealed.RecordsCRC})
+	}
+	refs, err := c.log.Append(c.refs, c.batches, &g.commit)
+	if err == nil {
+		c.refs = refs
+	}
+	return err
+}
+
+// tellGroups announces durable batches and gives their buffers back.
+func (c *committer) tellGroups() {
+	refs := c.refs
+	for _, g := range c.appended {
+		for _, l := range g.lanes {
+			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id,
+				Lane: &kafka.LaneStart{LaneInfo: l.info(c.cfg.Sources[l.block].Name)}})
+		}
+		for i, b := range g.batches {
+			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeBatch, ID: b.lane.id, Ref: sinkRef(refs[i])})
+			c.budget.give(b.out)
+		}
+		refs = refs[len(g.batches):]
+		c.stats.records.Add(g.records)
+		c.stats.batches.Add(uint64(len(g.batches)))
+	}
+	clear(c.appended)
+	c.appended, c.refs = c.appended[:0], c.refs[:0]
+}
+
+func (c *committer) appendEntries() error {
+	e := &c.entries
+	c.commit = spool.Commit{Acks: c.commit.Acks[:0], Identities: c.commit.Identities[:0], Heads: c.commit.Heads[:0], Gaps: c.commit.Gaps[:0]}
+	for _, x := range e.list[e.appended:] {
+		x.addTo(&c.commit)
+	}
+	e.appended = len(e.list)
+	if _, err := c.log.Append(nil, nil, &c.commit); err != nil {
+		return err
+	}
+	return nil
+}
+
+func (c *committer) tellEntries() {
+	e := &c.entries
+	for _, x := range e.list {
+		c.notices = append(c.notices, kafka.Notice{Kind: x.kind, ID: x.lane})
+	}
+	clear(e.list)
+	*e = entries{list: e.list[:0], held: e.held}
+}
+
+// answerHeld lists the acked batches that lanes ask for; rare, to heal.
+func (c *committer) answerHeld() {
+	for _, id := range c.entries.held {
+		held, err := c.log.AckedFrom(id, 0)
+		if err != nil {
+			c.slog.Error("the acked batches in the spool could not be listed", "lane", id, "error", err)
+		}
+		n := kafka.Notice{Kind: kafka.NoticeHeld, ID: id}
+		for _, h := range held {
+			n.Held = append(n.Held, heldBatch(h))
+		}
+		c.sink.Deliver([]kafka.Notice{n})
+	}
+	c.entries.held = c.entries.held[:0]
+}
+
+func (c *committer) untilDue() time.Duration {
+	wait := time.Hour
+	if c.blocked != nil {
+		wait = retryFull
+	}
+	if at := c.journal.oldest(); !at.IsZero() {
+		wait = min(wait, time.Until(at.Add(writeAckMax)))
+	}
+	if !c.syncBy.IsZero() {
+		wait = min(wait, time.Until(c.syncBy))
+	}
+	return max(wait, 0)
+}
+
+// last makes durable what the sink wrote until its end. A group that does not
+// fit is not there: its files are read again from the cursors before it.
+func (c *committer) last() error {
+	if c.journal.take(&c.entries, time.Now(), true) {
+		if err := c.appendEntries(); err != nil {
+			return err
+		}
+	}
+	return c.sync()
+}

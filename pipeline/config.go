@@ -1,0 +1,70 @@
+package pipeline
+
+import (
+	"crypto/tls"
+	"log/slog"
+	"time"
+)
+
+// Config is everything an agent needs to run, already validated and in
+// machine units. The YAML shape lives in cmd/shipper.
+type Config struct {
+	Kafka   Kafka
+	Spool   Spool
+	Sources []Source
+
+	// MemoryBytesMax bounds the heap of the process. A quarter of it is the
+	// budget for bytes between read and spool.
+	MemoryBytesMax int64
+
+	// ScanInterval is the time between two rescans of the globs; 0 means one
+	// second. NoInotify makes the rescan the only source of wake-ups.
+	ScanInterval time.Duration
+	NoInotify    bool
+
+	// OpenFilesMax bounds the files the readers hold open; 0 means half of
+	// the process's limit.
+	OpenFilesMax int
+
+	// ExcludePaths are never tailed: the agent's own log and spool.
+	ExcludePaths []string
+
+	Logger *slog.Logger
+}
+
+// Kafka is the remote side: where to connect and how to encode.
+type Kafka struct {
+	Brokers          []string // host:port
+	ClientID         string
+	TLS              *tls.Config // nil: plain text
+	SASLMechanism    string      // "", plain, scram-sha-256 or scram-sha-512
+	SASLUser         string
+	SASLPassword     string
+	Compression      string // none, gzip, snappy, lz4 or zstd
+	CompressionLevel int    // 0: the codec's default
+	AcksTimeout      time.Duration
+	AutoCreateTopics bool
+}
+
+// Spool is the local side: where lines wait, and for how many bytes.
+type Spool struct {
+	Dir              string
+	MaxBytes         int64 // 0: the smaller of 10 GiB and a quarter of the file system
+	MinFreeBytes     int64
+	RetainAckedBytes int64 // acked bytes kept to heal a broker's loss
+	AllowNetworkFS   bool
+}
+
+// Source is one block of the configuration: which files, to which topic.
+type Source struct {
+	Name         string
+	Paths        []string // absolute doublestar patterns
+	Exclude      []string
+	Topic        string
+	StartAtEnd   bool
+	Lanes        int // 0: auto, four per topic shared by its blocks
+	Linger       time.Duration
+	LineBytesMax int
+	Oversize     string // split, cut or skip
+	IdleFlush    time.Duration
+}

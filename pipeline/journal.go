@@ -1,0 +1,134 @@
+package pipeline
+
+import (
+	"sync"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+)
+
+// journal carries entries from the sink to the committer. It never blocks the
+// sink: entries are few and small, one or two for each batch that is acked.
+type journal struct {
+	mu     sync.Mutex // guards the rest
+	next   entries
+	since  time.Time // of the oldest entry in next; zero: none
+	urgent chan struct{}
+}
+
+type entries struct {
+	list     []entry
+	appended int      // of list
+	held     []uint32 // lanes that ask what is held of theirs
+	urgent   bool
+}
+
+// entry is one thing to write, and the notice that it is durable.
+type entry struct {
+	kind  kafka.NoticeKind
+	lane  uint32
+	ack   kafka.AckedBatch
+	id    kafka.IdentityRecord
+	index uint64      // NoticeHeadKept
+	skip  kafka.Batch // NoticeSkipKept
+}
+
+func newJournal() journal { return journal{urgent: make(chan struct{}, 1)} }
+
+func (j *journal) add(e entry, urgent bool) {
+	j.mu.Lock()
+	j.next.list = append(j.next.list, e)
+	j.next.urgent = j.next.urgent || urgent
+	first := j.since.IsZero()
+	if first {
+		j.since = time.Now()
+	}
+	j.mu.Unlock()
+	if urgent || first {
+		j.wake()
+	}
+}
+
+func (j *journal) wake() {
+	select {
+	case j.urgent <- struct{}{}:
+	default:
+	}
+}
+
+// Ack implements kafka.Journal.
+func (j *journal) Ack(lane uint32, a kafka.AckedBatch, urgent bool) {
+	j.add(entry{kind: kafka.NoticeAckKept, lane: lane, ack: a}, urgent)
+}
+
+// Identity implements kafka.Journal.
+func (j *journal) Identity(lane uint32, id kafka.IdentityRecord) {
+	j.add(entry{kind: kafka.NoticeIdentityKept, lane: lane, id: id}, true)
+}
+
+// MoveHead implements kafka.Journal.
+func (j *journal) MoveHead(lane uint32, index uint64, last kafka.AckedBatch) {
+	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, ack: last}, true)
+}
+
+// Skip implements kafka.Journal.
+func (j *journal) Skip(lane uint32, b kafka.Batch) {
+	j.add(entry{kind: kafka.NoticeSkipKept, lane: lane, skip: b}, true)
+}
+
+// Held implements kafka.Journal.
+func (j *journal) Held(lane uint32) {
+	j.mu.Lock()
+	j.next.held = append(j.next.held, lane)
+	j.mu.Unlock()
+	j.wake()
+}
+
+// take appends what there is to e, if it is due: urgent, or old, or others are
+// written anyway. It says whether there are entries to write.
+func (j *journal) take(e *entries, now time.Time, anyway bool) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e.held = append(e.held, j.next.held...)
+	j.next.held = j.next.held[:0]
+	if len(j.next.list) == 0 || !anyway && !j.next.urgent && now.Sub(j.since) < writeAckMax {
+		return false
+	}
+	e.list = append(e.list, j.next.list...)
+	e.urgent = e.urgent || j.next.urgent
+	clear(j.next.list)
+	j.next.list, j.next.urgent, j.since = j.next.list[:0], false, time.Time{}
+	return true
+}
+
+// oldest is when the oldest entry not taken was added; zero: there is none.
+func (j *journal) oldest() time.Time {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.since
+}
+
+// addTo puts the entry into a commit.
+func (e *entry) addTo(c *spool.Commit) {
+	switch e.kind {
+	case kafka.NoticeAckKept:
+		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
+	case kafka.NoticeIdentityKept:
+		c.Identities = append(c.Identities, spool.Identity{Lane: e.lane, From: e.id.From, ClusterID: e.id.ClusterID, Topic: e.id.Topic, TopicID: e.id.TopicID,
+			Partition: e.id.Partition, ProducerID: e.id.ProducerID, Epoch: e.id.Epoch, Floor: e.id.Floor, Reason: uint8(e.id.Reason)})
+	case kafka.NoticeHeadKept:
+		c.Heads = append(c.Heads, spool.Head{Lane: e.lane, Index: e.index})
+		if e.ack.Count > 0 {
+			c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
+		}
+	case kafka.NoticeSkipKept:
+		c.Gaps = append(c.Gaps, spool.Gap{Lane: e.lane, From: e.skip.First, To: e.skip.Next(), Records: uint64(e.skip.Count), Reason: spool.GapDamaged})
+	default:
+		panic("BUG: an unknown entry in the journal")
+	}
+}
+
+func spoolAck(lane uint32, a *kafka.AckedBatch) spool.Ack {
+	return spool.Ack{Lane: lane, First: a.First, Count: a.Count, BaseOffset: a.Base, LeaderEpoch: a.Epoch}
+}

@@ -1,0 +1,168 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"regexp"
+
+	"github.com/cespare/xxhash/v2"
+
+	"shipper/spool"
+	"shipper/tail"
+)
+
+// dispatch gives every file a lane and every lane a reader. It runs on the
+// watcher's goroutine and owns the numbers of sources and lanes.
+//
+// A file keeps its lane for ever. A new file's slot follows from its path, so
+// the file that a rotation puts in its place gets the same lane and its lines
+// come behind those of the one before.
+type dispatch struct {
+	cfg        *Config
+	readers    []*reader
+	lanes      map[uint32]*lane
+	byKey      map[laneKey]*lane
+	next       map[uint32]uint64 // next index of lanes that came from the spool and have not been handed out
+	files      map[uint64]uint32 // source -> lane, from the spool and since
+	blocks     map[string]int
+	slots      []slots // by block
+	nextLane   uint32
+	nextSource uint64
+}
+
+type laneKey struct {
+	block string
+	topic string
+	slot  uint32
+}
+
+// slots are the lanes that a block may use: n from first on. Blocks of one
+// topic have different slots, so that they spread over its partitions.
+type slots struct{ first, n uint32 }
+
+const lanesAuto = 4 // per topic and host, shared by its blocks
+
+func newDispatch(cfg *Config, readers []*reader) *dispatch {
+	d := &dispatch{cfg: cfg, readers: readers, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
+		files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources), nextLane: 1, nextSource: 1}
+	for i := range cfg.Sources {
+		d.blocks[cfg.Sources[i].Name] = i
+	}
+	return d
+}
+
+func slotsOf(sources []Source) []slots {
+	blocks, used := map[string]uint32{}, map[string]uint32{}
+	for i := range sources {
+		blocks[sources[i].Topic]++
+	}
+	out := make([]slots, len(sources))
+	for i := range sources {
+		s := &sources[i]
+		n := uint32(s.Lanes)
+		if n == 0 {
+			n = max(1, lanesAuto/blocks[s.Topic])
+		}
+		out[i] = slots{first: used[s.Topic], n: n}
+		used[s.Topic] += n
+	}
+	return out
+}
+
+// recover takes a lane from the spool. A lane whose block is not configured any
+// more still delivers what it holds.
+func (d *dispatch) recover(s *spool.LaneState) *lane {
+	block, ok := d.blocks[s.Block]
+	if !ok {
+		block = -1
+	}
+	l := &lane{id: s.ID, block: block, topic: s.Topic, slot: s.Slot, reader: int(s.ID) % len(d.readers)}
+	d.lanes[l.id] = l
+	d.byKey[laneKey{s.Block, s.Topic, s.Slot}] = l
+	d.next[l.id] = s.Next
+	d.nextLane = max(d.nextLane, l.id+1)
+	return l
+}
+
+func (d *dispatch) recoverSource(s *spool.SourceState) {
+	d.files[s.ID] = s.Lane
+	d.nextSource = max(d.nextSource, s.ID+1)
+}
+
+// Open implements tail.Handler.
+func (d *dispatch) Open(f *tail.File) {
+	h := handover{f: f, fileKnown: f.ID() != 0}
+	if !h.fileKnown {
+		f.SetID(d.nextSource)
+		d.nextSource++
+	}
+	h.lane = d.laneOf(f)
+	h.next, h.laneKnown = d.next[h.lane.id]
+	r := d.readers[h.lane.reader]
+	r.mail.mu.Lock()
+	r.mail.files = append(r.mail.files, h)
+	r.mail.mu.Unlock()
+	r.wake()
+}
+
+// Gone implements tail.Handler. The news goes through the file's reader, behind
+// the last cursor that it handed over.
+func (d *dispatch) Gone(id uint64) {
+	l := d.lanes[d.files[id]]
+	delete(d.files, id)
+	if l == nil {
+		return
+	}
+	r := d.readers[l.reader]
+	r.mail.mu.Lock()
+	r.mail.gone = append(r.mail.gone, id)
+	r.mail.mu.Unlock()
+	r.wake()
+}
+
+// laneOf is the file's lane: the one it has, unless the block writes to another
+// topic now.
+func (d *dispatch) laneOf(f *tail.File) *lane {
+	block := d.blocks[f.Block()]
+	topic := d.cfg.Sources[block].Topic
+	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == topic {
+		return l
+	}
+	key := laneKey{f.Block(), topic, d.slots[block].of(family(f.Path()))}
+	l := d.byKey[key]
+	if l == nil {
+		l = &lane{id: d.nextLane, block: block, topic: topic, slot: key.slot}
+		l.reader = int(l.id) % len(d.readers)
+		d.nextLane++
+		d.lanes[l.id], d.byKey[key] = l, l
+	}
+	d.files[f.ID()] = l.id
+	return l
+}
+
+// rotated is what rotation programs put behind a name: numbers, dates, a
+// compression.
+var rotated = regexp.MustCompile(`([.-][0-9]+)+(\.(gz|zst|bz2|xz|lz4))?$`)
+
+// family is the path that a file had before it was rotated, as far as its name
+// tells: a generation that is first seen under its rotated name goes the way of
+// the others. Taking two strangers for a family costs nothing but balance.
+func family(path string) string {
+	if i := rotated.FindStringIndex(path); i != nil {
+		return path[:i[0]]
+	}
+	return path
+}
+
+// of is the slot of a path: the one with the highest hash, so that another
+// number of slots moves as few paths as can be.
+func (s slots) of(path string) uint32 {
+	best, slot := uint64(0), s.first
+	key := append([]byte(path), 0, 0, 0, 0)
+	for i := s.first; i < s.first+s.n; i++ {
+		binary.BigEndian.PutUint32(key[len(key)-4:], i)
+		if h := xxhash.Sum64(key); h >= best {
+			best, slot = h, i
+		}
+	}
+	return slot
+}

@@ -1,0 +1,259 @@
+// Package pipeline is the agent: it starts the stages, connects them and stops
+// them. A line goes one way only:
+//
+//	tail.Watcher   finds files                            1 goroutine
+//	reader         read, split, batch            read.go  R goroutines
+//	compressor     compress sealed batches   compress.go  C goroutines
+//	committer      spool, sync                 commit.go  1 goroutine
+//	kafka.Sink     sequence, send, take acks              1 goroutine, and one per connection
+//
+// Batches of one reader stay in order: a sealed batch is put into the
+// committer's queue and a compressor's at once, and the committer waits for it.
+// Acks and identities go back from the sink to the committer through the
+// journal; bytes go back to the readers through the budget.
+//
+// What survives a crash is in the spool, and only there: see recover.go.
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+	"shipper/tail"
+)
+
+const (
+	readersMax      = 4
+	groupsQueueMax  = 16
+	sinkGrace       = 3 * time.Second // for answers under way at a stop
+	slowMetadataMax = 10 * time.Second
+	budgetShare     = 4 // of MemoryBytesMax
+	budgetBytesMin  = 8 << 20
+	memoryBytesBase = 128 << 20
+)
+
+// Agent is one running shipper.
+type Agent struct {
+	cfg     Config
+	log     *slog.Logger
+	spool   *spool.Log
+	clients []*kafka.Client // ordinary and slow connections
+	sink    *kafka.Sink
+	watcher *tail.Watcher
+	readers []*reader
+	commits *committer
+	files   *dispatch
+	codecs  []*kafka.Compressor
+	work    chan *batch
+	groups  chan *group
+	dead    chan struct{}
+	start   time.Time
+}
+
+// Open recovers the spool and makes an agent that is ready to run. Errors are
+// what an operator must see to. Nothing is read or sent yet.
+func Open(cfg Config) (*Agent, error) {
+	if cfg.MemoryBytesMax == 0 {
+		cfg.MemoryBytesMax = memoryBytesBase
+	}
+	debug.SetMemoryLimit(cfg.MemoryBytesMax)
+	a := &Agent{cfg: cfg, log: cfg.Logger, start: time.Now(), dead: make(chan struct{})}
+	if err := a.openKafka(); err != nil {
+		return nil, err
+	}
+	log, recovered, err := spool.Open(spool.Options{Dir: cfg.Spool.Dir, MaxBytes: cfg.Spool.MaxBytes, MinFreeBytes: cfg.Spool.MinFreeBytes,
+		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, Logger: cfg.Logger})
+	if err != nil {
+		a.closeKafka()
+		return nil, err
+	}
+	a.spool = log
+	if err := a.connect(recovered); err != nil {
+		a.closeKafka()
+		return nil, errors.Join(err, log.Close())
+	}
+	return a, nil
+}
+
+func (a *Agent) openKafka() error {
+	k := &a.cfg.Kafka
+	codec, err := kafka.ParseCodec(k.Compression)
+	if err != nil {
+		return err
+	}
+	for range runtime.GOMAXPROCS(0) {
+		c, err := kafka.NewCompressor(codec, k.CompressionLevel)
+		if err != nil {
+			return err
+		}
+		a.codecs = append(a.codecs, c)
+	}
+	for range 2 {
+		c, err := kafka.NewClient(kafka.ClientConfig{Brokers: k.Brokers, ClientID: k.ClientID, TLS: k.TLS,
+			SASL:             kafka.SASL{Mechanism: k.SASLMechanism, User: k.SASLUser, Password: k.SASLPassword},
+			AutoCreateTopics: k.AutoCreateTopics, Logger: a.log})
+		if err != nil {
+			a.closeKafka()
+			return err
+		}
+		a.clients = append(a.clients, c)
+	}
+	return nil
+}
+
+func (a *Agent) closeKafka() {
+	for _, c := range a.clients {
+		c.Close()
+	}
+}
+
+// transport sends ordinary requests over one client and those of slow lanes
+// over another: kgo has one produce connection per broker and client.
+func (a *Agent) transport() kafka.Transport {
+	fast, slow := a.clients[0], a.clients[1]
+	return kafka.Transport{Metadata: fast.Metadata, InitProducerID: fast.InitProducerID, EndOfEpoch: fast.EndOfEpoch, EndOffset: fast.EndOffset,
+		ReadBack: fast.ReadBack,
+		Produce: func(broker int32, isSlow bool, r *kafka.ProduceRequest, dst []kafka.PartOutcome) ([]kafka.PartOutcome, error) {
+			if !isSlow {
+				return fast.Produce(broker, r, dst)
+			}
+			// This client is seldom used, and asks where brokers are first.
+			ctx, cancel := context.WithTimeout(context.Background(), slowMetadataMax)
+			defer cancel()
+			if _, err := slow.Metadata(ctx, []string{}); err != nil {
+				return dst, err
+			}
+			return slow.Produce(broker, r, dst)
+		}}
+}
+
+// connect makes the stages and gives them what the spool remembers.
+func (a *Agent) connect(rec *spool.Recovered) error {
+	cfg := &a.cfg
+	for i := range cfg.Sources {
+		most := int64(kafka.SealBytesMax(batchBytes(cfg.Sources[i].LineBytesMax)) + groupOverheadBytes)
+		if most > a.spool.GroupBytesMax() {
+			return fmt.Errorf("spool %s: a batch of source %s can be %d bytes, but its segments take groups of %d: raise spool.max_bytes or lower max_line_bytes",
+				cfg.Spool.Dir, cfg.Sources[i].Name, most, a.spool.GroupBytesMax())
+		}
+	}
+	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
+	b := &budget{free: max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)}
+	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
+		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
+			groupMax: a.spool.GroupBytesMax(), notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}
+		b.freed = append(b.freed, r.notify)
+		a.readers = append(a.readers, r)
+	}
+	a.files = newDispatch(cfg, a.readers)
+	a.commits = &committer{log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal()}
+	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
+		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()),
+		NewReader:     func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
+	a.commits.sink = a.sink
+	return a.restore(rec)
+}
+
+func (a *Agent) restore(rec *spool.Recovered) error {
+	var notices []kafka.Notice
+	batches := 0
+	for i := range rec.Lanes {
+		s := &rec.Lanes[i]
+		l := a.files.recover(s)
+		notices = append(notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id, Lane: laneStart(s, l.info(s.Block))})
+		batches += len(s.Batches)
+	}
+	a.sink.Deliver(notices)
+	var known []tail.Known
+	for i := range rec.Sources {
+		a.files.recoverSource(&rec.Sources[i])
+		known = append(known, knownSource(&rec.Sources[i]))
+	}
+	a.log.Info("spool recovered", "dir", a.cfg.Spool.Dir, "created", rec.Created, "segments", rec.Segments, "bytes", rec.Bytes, "void_bytes", rec.VoidBytes,
+		"lanes", len(rec.Lanes), "files", len(rec.Sources), "batches_to_send", batches, "took", rec.Took)
+	for _, d := range rec.Damage {
+		a.log.Error("the spool was damaged: records are missing", "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
+			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
+	}
+	var err error
+	a.watcher, err = tail.NewWatcher(a.tailOptions(known))
+	return err
+}
+
+func (a *Agent) tailOptions(known []tail.Known) tail.Options {
+	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify,
+		ExcludePaths: append([]string{a.cfg.Spool.Dir}, a.cfg.ExcludePaths...), Logger: a.log}
+	for i := range a.cfg.Sources {
+		s := &a.cfg.Sources[i]
+		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, StartAtEnd: s.StartAtEnd,
+			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), IdleFlush: s.IdleFlush})
+	}
+	return o
+}
+
+func oversize(rule string) tail.Oversize {
+	switch rule {
+	case "cut":
+		return tail.Cut
+	case "skip":
+		return tail.Skip
+	}
+	return tail.Split
+}
+
+// Run ships until ctx ends, then flushes what was read to the spool and
+// returns nil; whether Kafka is there or not, that takes seconds. An error
+// means that the agent cannot go on; what is in the spool and in the files is
+// where the next start begins.
+func (a *Agent) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var readers, compressors, others sync.WaitGroup
+	for _, c := range a.codecs {
+		compressors.Go(func() { compress(c, a.work, a.commits.budget) })
+	}
+	for _, r := range a.readers {
+		readers.Go(func() { r.run(ctx) })
+	}
+	sinkDone := make(chan struct{})
+	others.Go(func() {
+		a.sink.Run(ctx, sinkGrace)
+		close(sinkDone)
+	})
+	others.Go(func() {
+		if err := a.watcher.Run(ctx, a.files); err != nil {
+			cancel(fmt.Errorf("watching files: %w", err))
+		}
+	})
+	var commitErr error
+	others.Go(func() {
+		if commitErr = a.commits.run(sinkDone); commitErr != nil {
+			cancel(commitErr)
+		}
+		close(a.dead) // readers that wait for room in the spool go too
+	})
+	readers.Wait()
+	close(a.groups)
+	close(a.work)
+	compressors.Wait()
+	others.Wait()
+	a.closeKafka()
+	if commitErr != nil {
+		// A failed write or sync: pages may be lost, so nothing more is
+		// written, not even at the end.
+		return commitErr
+	}
+	err := a.spool.Close()
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
+		err = errors.Join(cause, err)
+	}
+	return err
+}

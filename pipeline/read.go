@@ -1,0 +1,318 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+	"shipper/tail"
+)
+
+// A reader owns its open files and the open batches of its lanes. It reads a
+// block, appends each line to its lane's batch (the only copy before
+// compression), and hands over sealed batches in groups:
+//
+//	files --Fill--> block --Next--> line --Append--> open batch --seal--> group
+//
+// One number per file is all there is to resume from: a group's cursors are
+// taken when its batches are sealed, and every line below them is in a batch
+// of this group or of one before it.
+type reader struct {
+	cfg      *Config
+	log      *slog.Logger
+	n        int // number of this reader
+	start    time.Time
+	budget   *budget
+	work     chan<- *batch
+	groups   chan<- *group
+	dead     <-chan struct{} // the committer has ended: nothing more is taken
+	groupMax int64
+	mail     mailbox
+	notify   chan struct{} // a file has grown, mail has come or the budget has bytes again
+	stats    readStats
+
+	block []byte
+	round uint64 // of turns
+	lanes map[uint32]*openLane
+	files []*openFile
+	open  []*openLane // lanes that hold records or moved cursors
+}
+
+// openLane is a lane as its reader sees it.
+type openLane struct {
+	*lane
+	known   bool   // the spool has its Lane entry, or will with a group that was handed over
+	next    uint64 // index of the next record
+	sealed  uint64 // index behind the last batch handed over
+	builder kafka.Builder
+	raw     []byte    // the builder's buffer; nil: none
+	out     []byte    // room to compress it into
+	size    int       // of the next buffer: what the lane needed last
+	since   time.Time // of the oldest record or cursor not handed over
+	dirty   []*openFile
+	listed  bool // in reader.open
+
+	families map[string]*generations
+}
+
+// generations are the files that took turns at one path. The watcher hands them
+// over oldest first, and a younger one waits until those before it have been
+// read to their end: so the lines of a path stay in order through rotations.
+type generations struct {
+	name   string
+	open   int    // files in the reader's hands
+	unread uint64 // round in which an older one had bytes left
+}
+
+// openFile is a file in this reader's hands.
+type openFile struct {
+	f      *tail.File
+	lane   *openLane
+	line   *generations
+	cursor tail.Cursor // as of the last group
+	known  bool        // the spool has its Source entry
+	dirty  bool        // in lane.dirty
+	more   bool        // the last turn left bytes unread
+	last   bool        // nothing more will come: gone from its path or cut short, and read to its end
+	grewAt time.Time
+	readAt time.Time
+}
+
+// readStats are written by one reader and read by anyone.
+type readStats struct {
+	lines, bytes, blocked atomic.Uint64
+}
+
+const (
+	blockBytesMin  = 256 << 10 // one read
+	turnBytesMax   = 1 << 20   // of one file before the next file's turn
+	fillLingerMax  = 10 * time.Second
+	cursorLinger   = 10 * time.Second
+	releaseAfter   = time.Second // idle beyond the idle flush before a file is given back
+	pollInterval   = time.Second
+	bufferBytesMin = 4 << 10
+)
+
+// mailbox carries files from the watcher to a reader and never blocks either.
+type mailbox struct {
+	mu    sync.Mutex // guards the rest
+	files []handover
+	gone  []uint64
+}
+
+type handover struct {
+	f                    *tail.File
+	lane                 *lane
+	next                 uint64 // of the lane, if the reader does not have it yet
+	laneKnown, fileKnown bool
+}
+
+func (r *reader) run(ctx context.Context) {
+	r.block = make([]byte, blockBytesMin)
+	timer := time.NewTimer(pollInterval)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		now := time.Now()
+		r.takeMail(now)
+		busy := r.turns(ctx, now)
+		r.sealDue(time.Now())
+		if busy {
+			continue
+		}
+		timer.Reset(r.untilDue(time.Now()))
+		select {
+		case <-r.notify:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	r.seal(r.open)
+	for _, of := range r.files {
+		of.f.Release()
+	}
+}
+
+func (r *reader) takeMail(now time.Time) {
+	r.mail.mu.Lock()
+	files, gone := r.mail.files, r.mail.gone
+	r.mail.files, r.mail.gone = nil, nil
+	r.mail.mu.Unlock()
+	for _, h := range files {
+		ol := r.lanes[h.lane.id]
+		if ol == nil {
+			ol = &openLane{lane: h.lane, known: h.laneKnown, next: h.next, sealed: h.next, families: map[string]*generations{}}
+			r.lanes[h.lane.id] = ol
+		}
+		of := &openFile{f: h.f, lane: ol, line: ol.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
+		if of.cursor = h.f.Cursor(); !of.known && of.cursor.Offset > 0 {
+			r.touch(of, now) // begun at its end
+		}
+		h.f.Attach(r.notify)
+		r.files = append(r.files, of)
+	}
+	if len(gone) > 0 {
+		g := &group{}
+		for _, id := range gone {
+			g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Gone: true})
+		}
+		r.hand(g)
+	}
+}
+
+// touch notes that a file's cursor has moved since the last group.
+func (r *reader) touch(of *openFile, now time.Time) {
+	ol := of.lane
+	if !of.dirty {
+		of.dirty = true
+		ol.dirty = append(ol.dirty, of)
+	}
+	if !ol.listed {
+		ol.listed, ol.since = true, now
+		r.open = append(r.open, ol)
+	}
+}
+
+// turns gives each file with something to read its turn, and says whether any
+// has more.
+func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
+	kept := r.files[:0]
+	blocked := false
+	r.round++
+	for _, of := range r.files {
+		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval
+		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round {
+			of.readAt = now
+			blocked = r.turn(of, now)
+		}
+		if of.more {
+			of.line.unread, busy = r.round, true
+		}
+		if !of.dirty && !of.more && (of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter) {
+			r.release(of)
+			continue
+		}
+		kept = append(kept, of)
+	}
+	clear(r.files[len(kept):])
+	r.files = kept
+	return busy && !blocked
+}
+
+// family is where the generations of a path stand in line.
+func (ol *openLane) family(path string) *generations {
+	name := family(path)
+	g := ol.families[name]
+	if g == nil {
+		g = &generations{name: name}
+		ol.families[name] = g
+	}
+	g.open++
+	return g
+}
+
+// release gives a file back that has nothing unread and nothing not handed over.
+func (r *reader) release(of *openFile) {
+	if of.line.open--; of.line.open == 0 {
+		delete(of.lane.families, of.line.name)
+	}
+	of.f.Release()
+}
+
+func (r *reader) source(of *openFile) *Source { return &r.cfg.Sources[of.lane.block] }
+
+// turn reads one file for a while. It says whether the budget ran out: then the
+// lines not taken are read again later.
+func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
+	of.more = false
+	for left := turnBytesMax; ; {
+		n, st, err := of.f.Fill(r.block, now)
+		if err != nil {
+			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+			return false
+		}
+		of.last = (st.Gone || st.Shrunk) && st.EOF
+		if st.NeedBytes > len(r.block) {
+			r.block = make([]byte, st.NeedBytes)
+			continue
+		}
+		if n > 0 {
+			of.grewAt = now
+			r.stats.bytes.Add(uint64(n))
+			blocked = r.takeLines(of, now)
+		} else {
+			blocked = r.takeUnfinished(of, now)
+		}
+		if blocked {
+			of.f.Unfill()
+			of.more = true
+		}
+		if of.f.Cursor() != of.cursor {
+			r.touch(of, now)
+		}
+		left -= n
+		if blocked || n == 0 || st.EOF {
+			return blocked
+		}
+		if left <= 0 {
+			of.more = true
+			return false
+		}
+	}
+}
+
+// takeLines appends what is filled to the lane's batch. A line that does not
+// fit is put back first, so that the cursors of the group that is handed over
+// are before it.
+func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
+	ms, b, lines := now.UnixMilli(), &of.lane.builder, uint64(0)
+	for {
+		line, ok := of.f.Next()
+		if !ok {
+			break
+		}
+		if !b.Fits(0, len(line.Bytes)) {
+			of.f.Back(line)
+			if blocked = !r.room(of, len(line.Bytes)); blocked {
+				break
+			}
+			continue
+		}
+		b.Append(ms, nil, line.Bytes, false)
+		lines++
+	}
+	r.stats.lines.Add(lines)
+	return blocked
+}
+
+// takeUnfinished takes a last line without newline that has been idle long
+// enough.
+func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
+	n := of.f.Pending()
+	if n == 0 {
+		return false
+	}
+	if !of.lane.builder.Fits(0, n) && !r.room(of, n) {
+		return true
+	}
+	line, ok, err := of.f.Flush(r.block, now)
+	if err != nil {
+		r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+	}
+	if ok {
+		of.lane.builder.Append(now.UnixMilli(), nil, line.Bytes, false)
+		r.stats.lines.Add(1)
+	}
+	return false
+}
+
+// wake makes the reader look at its mail and its files.
+func (r *reader) wake() {
+	select {
+	case r.notify <- struct{}{}:
+	default:
+	}
+}
