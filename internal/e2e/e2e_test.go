@@ -1,0 +1,279 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kversion"
+
+	"shipper/internal/kafkatest"
+)
+
+func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
+
+const (
+	stopMax    = 10 * time.Second
+	deliverMax = 90 * time.Second
+	topicName  = "logs"
+)
+
+// brokers is what a test needs of a cluster, embedded or real.
+type brokers struct {
+	bootstrap []string
+	proxies   []*kafkatest.Proxy
+	topic     string
+	kafka     string // more of the config's kafka section
+	read      kafkatest.ReadOptions
+}
+
+// embedded starts kfake behind proxies, with one topic.
+func embedded(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers {
+	t.Helper()
+	pn := kafkatest.NewProxyNet(t)
+	opts = append(opts, kfake.NumBrokers(3), kfake.SeedTopics(partitions, topicName), kfake.ListenFn(pn.Listen))
+	c, err := kfake.NewCluster(opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	b := &brokers{bootstrap: c.ListenAddrs(), topic: topicName}
+	for i := range 3 {
+		b.proxies = append(b.proxies, pn.Proxy(i))
+	}
+	return b
+}
+
+// real takes the shared cluster of three brokers, with a topic of this test's own.
+func real(t *testing.T, partitions int) (*brokers, *kafkatest.Cluster) {
+	t.Helper()
+	c := kafkatest.Shared(t)
+	b := &brokers{bootstrap: c.Bootstrap(), topic: strings.ReplaceAll(t.Name(), "/", "-")}
+	for i := range 3 {
+		b.proxies = append(b.proxies, c.Proxy(i))
+	}
+	c.CreateTopic(b.topic, partitions, 3, map[string]string{"min.insync.replicas": "2"})
+	return b, c
+}
+
+func (b *brokers) cut() {
+	for _, p := range b.proxies {
+		p.Cut()
+	}
+}
+
+func (b *brokers) heal() {
+	for _, p := range b.proxies {
+		p.Heal()
+	}
+}
+
+// source is one block of the config under test.
+type source struct{ name, glob string }
+
+// config is a minimal one; b.kafka holds further lines of its kafka section.
+func (b *brokers) config(spoolDir string, sources []source) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, "kafka:\n  brokers: [%q]\n%s", strings.Join(b.bootstrap, `", "`), b.kafka)
+	fmt.Fprintf(&s, "spool:\n  dir: %s\n  max_bytes: 512MiB\ndefaults:\n  linger: 200ms\nsources:\n", spoolDir)
+	for _, x := range sources {
+		fmt.Fprintf(&s, "  - name: %s\n    paths: [%q]\n    topic: %s\n", x.name, x.glob, b.topic)
+	}
+	return strings.ReplaceAll(s.String(), `\"`, `"`)
+}
+
+// world is one test's files, agent and brokers.
+type world struct {
+	*brokers
+	t      *testing.T
+	dir    string
+	agent  *kafkatest.Agent
+	writer *kafkatest.Writer
+}
+
+// newWorld makes a writer of files app-*.log and an agent that ships them; nothing runs yet.
+func newWorld(t *testing.T, b *brokers, o kafkatest.WriterOptions, sources ...source) *world {
+	t.Helper()
+	dir := t.TempDir()
+	logs := filepath.Join(dir, "logs")
+	if len(sources) == 0 {
+		sources = []source{{"app", "app-*.log*"}}
+	}
+	for i := range sources {
+		sources[i].glob = filepath.Join(logs, sources[i].glob)
+	}
+	o.Dir = logs
+	w := &world{brokers: b, t: t, dir: dir, writer: kafkatest.NewWriter(t, o)}
+	w.agent = kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: b.config(filepath.Join(dir, "spool"), sources)})
+	return w
+}
+
+// check waits until as many records are in the topic as lines were written, then compares.
+func (w *world) check() {
+	w.t.Helper()
+	w.read.Within = deliverMax
+	kafkatest.AwaitRecords(w.t, w.bootstrap, w.topic, w.writer.Lines(), w.read)
+	got, _ := kafkatest.ReadTopic(w.t, w.bootstrap, w.topic, w.read)
+	r := kafkatest.Check(w.writer.Written(), got)
+	if !r.OK() {
+		w.t.Fatalf("%v", r.Err())
+	}
+	if r.Spread != 0 {
+		w.t.Fatalf("%d files went to more than one partition", r.Spread)
+	}
+}
+
+// stop asks the agent to stop and wants exit code 0 within the promised time.
+func (w *world) stop() {
+	w.t.Helper()
+	if code := w.agent.Stop(stopMax); code != 0 {
+		w.t.Fatalf("exit code %d after SIGTERM", code)
+	}
+}
+
+func TestShipsAndStops(t *testing.T) {
+	w := newWorld(t, embedded(t, 4), kafkatest.WriterOptions{Files: 5, TornWrites: true})
+	w.writer.Write(20_000)
+	w.agent.Start()
+	w.writer.Write(20_000)
+	w.check()
+	w.stop()
+	w.writer.Write(5_000)
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
+func TestRotations(t *testing.T) {
+	for _, r := range []struct {
+		name  string
+		style kafkatest.Rotation
+		lines int // between two rotations; what is compressed before it was ever seen is out of reach
+	}{{"rename", kafkatest.RotateRename, 4_000}, {"renamelate", kafkatest.RotateRenameLate, 4_000}, {"compress", kafkatest.RotateCompress, 16_000}} {
+		t.Run(r.name, func(t *testing.T) {
+			w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 3, Rate: 20_000, Rotation: r.style, RotateLines: r.lines, TornWrites: true})
+			w.agent.Start()
+			w.writer.Start()
+			time.Sleep(4 * time.Second)
+			w.writer.Stop()
+			w.check()
+			w.stop()
+		})
+	}
+}
+
+// The brokers go away and come back, and the agent is killed at random, while lines are written and files rotate.
+func killLoop(t *testing.T, w *world, rounds int, fault func(round int)) {
+	t.Helper()
+	w.writer.Start()
+	for i := range rounds {
+		fault(i)
+		w.agent.KillLoop(3, 50*time.Millisecond, 900*time.Millisecond, uint64(time.Now().UnixNano()))
+	}
+	w.heal()
+	w.agent.Start()
+	time.Sleep(500 * time.Millisecond)
+	w.writer.Stop()
+	w.check()
+	w.stop()
+}
+
+func TestKill9Embedded(t *testing.T) {
+	w := newWorld(t, embedded(t, 3), kafkatest.WriterOptions{Files: 4, Rate: 8_000, Rotation: kafkatest.RotateRename, RotateLines: 9_000, TornWrites: true})
+	killLoop(t, w, 6, func(i int) {
+		if i%2 == 1 {
+			w.cut()
+			return
+		}
+		w.heal()
+	})
+}
+
+// Two source blocks write to one topic of one partition: a request that named the partition twice would lose one of the
+// two batches without an error.
+func TestKill9TwoBlocksOnePartition(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 4, Rate: 8_000},
+		source{"even", "app-0[02].log"}, source{"odd", "app-0[13].log"})
+	killLoop(t, w, 4, func(i int) {
+		if i%2 == 1 {
+			w.cut()
+			return
+		}
+		w.heal()
+	})
+}
+
+// A start into a backlog while no new line arrives: acks must become durable by themselves, or the second batch of a
+// lane is never sent.
+func TestRestartIntoBacklog(t *testing.T) {
+	w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, LineBytes: 400})
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(40_000) // several batches for each lane
+	w.agent.WaitLog("no metadata", 20*time.Second)
+	time.Sleep(2 * time.Second)
+	w.agent.Kill9()
+	w.heal()
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
+// Kafka is not there: at the start, while lines are read, and when the agent is asked to stop.
+func TestStopWithoutKafka(t *testing.T) {
+	w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 3})
+	w.cut()
+	w.writer.Write(5_000)
+	w.agent.Start()
+	w.agent.WaitLog("no metadata", 20*time.Second)
+	w.writer.Write(5_000)
+	time.Sleep(time.Second)
+	w.stop()
+	w.heal()
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
+// Brokers of every age: the produce request in each form from version 3, which is Kafka 0.11, to 13, which names topics by id.
+func TestProduceVersions(t *testing.T) {
+	for _, v := range []struct {
+		name     string
+		versions *kversion.Versions
+		codec    string
+	}{{"0.11", kversion.V0_11_0(), "lz4"}, {"1.0", kversion.V1_0_0(), "snappy"}, {"2.1", kversion.V2_1_0(), "zstd"}, {"2.8", kversion.V2_8_0(), "gzip"},
+		{"3.7", kversion.V3_7_0(), "none"}, {"4.0", kversion.V4_0_0(), "zstd"}, {"4.1", kversion.V4_1_0(), "lz4"}} {
+		t.Run(v.name, func(t *testing.T) {
+			b := embedded(t, 2, kfake.MaxVersions(v.versions))
+			b.kafka = "  compression: " + v.codec + "\n"
+			b.read.Client = []kgo.Opt{kgo.MaxVersions(v.versions)}
+			w := newWorld(t, b, kafkatest.WriterOptions{Files: 2})
+			w.writer.Write(3_000)
+			w.agent.Start()
+			w.check()
+			w.stop()
+		})
+	}
+}
+
+// Answers are lost after the append: what is sent again must be recognised.
+func TestLostAnswers(t *testing.T) {
+	w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 3, Rate: 5_000})
+	w.agent.Start()
+	w.writer.Start()
+	for range 8 {
+		time.Sleep(300 * time.Millisecond)
+		for _, p := range w.proxies {
+			p.DropNextAnswers(1)
+		}
+	}
+	w.heal()
+	w.writer.Stop()
+	w.check()
+	w.stop()
+}

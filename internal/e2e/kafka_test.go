@@ -1,0 +1,82 @@
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"shipper/internal/kafkatest"
+)
+
+// The same on real brokers.
+
+func TestRealKill9(t *testing.T) {
+	b, c := real(t, 3)
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 5_000, Rotation: kafkatest.RotateRename, RotateLines: 9_000, TornWrites: true})
+	killLoop(t, w, 4, func(i int) {
+		switch i {
+		case 0:
+			c.Broker(0).Kill()
+		case 1:
+			c.Broker(0).Start()
+			w.cut()
+		case 2:
+			w.heal()
+			c.Broker(0).WaitReady()
+			c.Broker(1).Restart()
+		case 3:
+			for _, p := range w.proxies {
+				p.DropNextAnswers(2)
+			}
+		}
+	})
+}
+
+func TestRealKill9TwoBlocksOnePartition(t *testing.T) {
+	b, _ := real(t, 1)
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 5_000},
+		source{"even", "app-0[02].log"}, source{"odd", "app-0[13].log"})
+	killLoop(t, w, 3, func(i int) {
+		if i == 1 {
+			w.cut()
+			return
+		}
+		w.heal()
+	})
+}
+
+func TestRealRestartIntoBacklog(t *testing.T) {
+	b, _ := real(t, 2)
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 400})
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(40_000)
+	w.agent.WaitLog("no metadata", 20*time.Second)
+	time.Sleep(2 * time.Second)
+	w.stop()
+	w.heal()
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
+// TLS with the cluster's own authority, a client certificate, and SCRAM on top.
+func TestRealTLSAndSASL(t *testing.T) {
+	c := kafkatest.Start(t, kafkatest.Options{Brokers: 1, MutualTLS: true, Users: map[string]string{"agent": "pa: $ss#"}})
+	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
+		t.Run(mechanism, func(t *testing.T) {
+			cert, key := c.ClientCertFiles()
+			b := &brokers{bootstrap: c.Bootstrap(), topic: "tls-" + mechanism,
+				kafka: fmt.Sprintf("  tls: {enabled: true, ca_file: %s, cert_file: %s, key_file: %s}\n  sasl: {mechanism: %s, username: agent, password: '${SHIPPER_TEST_PASSWORD}'}\n",
+					c.CAFile(), cert, key, mechanism)}
+			t.Setenv("SHIPPER_TEST_PASSWORD", "pa: $ss#")
+			b.read.Client = c.ClientOpts("agent", "pa: $ss#")
+			c.CreateTopic(b.topic, 1, 1, nil)
+			w := newWorld(t, b, kafkatest.WriterOptions{Files: 2})
+			w.writer.Write(3_000)
+			w.agent.Start()
+			w.check()
+			w.stop()
+		})
+	}
+}
