@@ -1,0 +1,46 @@
+# make test is all a change needs; see CONTRIBUTING.md for the rest.
+
+GO          ?= go
+STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+FUZZTIME    ?= 30s
+BENCH       ?= .
+
+.PHONY: test lint kafka-note build bench fuzz demo clean
+
+test: lint kafka-note
+	$(GO) test -race -timeout 5m ./...
+
+# gofmt, go vet, staticcheck. The rules of the house are tidy_test.go, part of the tests.
+lint:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted" >&2; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+# Tests against real Kafka start brokers from Apache's Maven artefacts; without Java or Maven they are skipped, which is said here
+# since `go test` does not. SHIPPER_REQUIRE_KAFKA=1 makes them fail instead.
+kafka-note:
+	@for tool in java mvn; do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -n "$$missing" ] && [ "$$SHIPPER_REQUIRE_KAFKA" = 1 ]; then echo "real Kafka is required but missing here:$$missing" >&2; exit 1; fi; \
+	if [ -n "$$missing" ]; then echo "note: tests against real Kafka are skipped, missing here:$$missing"; fi
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/shipper ./cmd/shipper
+
+# Figures of the packages; those of the whole agent are made as benchmarks/README.md says.
+bench:
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Every fuzz target of every package for FUZZTIME each.
+fuzz:
+	@set -e; for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz' || true); do \
+			echo "== $$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg; \
+		done; \
+	done
+
+demo:
+	$(GO) run ./cmd/shipper demo
+
+clean:
+	rm -rf bin

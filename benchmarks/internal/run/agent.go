@@ -1,0 +1,134 @@
+//go:build linux
+
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+	"time"
+
+	"shipper/benchmarks/internal/broker"
+)
+
+// AgentOptions of a `shipper run` process.
+type AgentOptions struct {
+	Bin    string
+	CPU    int
+	Dir    string   // config, spool and log go here
+	Broker string   // host:port
+	Paths  []string // globs of the one source
+	Codec  string
+}
+
+// Agent is a running shipper.
+type Agent struct {
+	*Process
+	admin  http.Client
+	logged string // path of its log
+	log    *os.File
+}
+
+// AgentStats is what the agent says of itself at GET /stats.
+type AgentStats struct {
+	LinesRead           int64   `json:"lines_read"`
+	BytesRead           int64   `json:"bytes_read"`
+	LinesSpooled        int64   `json:"lines_spooled"`
+	LinesAcked          int64   `json:"lines_acked"`
+	SpoolBytes          int64   `json:"spool_bytes"`
+	OldestUnackedSecond float64 `json:"oldest_unacked_seconds"`
+	Syncs               int64   `json:"syncs"`
+	SpoolBytesWritten   int64   `json:"spool_bytes_written"`
+}
+
+// agentConfig leaves everything at its default that is not named.
+var agentConfig = template.Must(template.New("config").Parse(`kafka:
+  brokers: ["{{.Broker}}"]
+  compression: {{.Codec}}
+spool:
+  dir: "{{.Dir}}/spool"
+sources:
+  - name: bench
+    paths: [{{range $i, $p := .Paths}}{{if $i}}, {{end}}"{{$p}}"{{end}}]
+    topic: ` + broker.Topic + `
+`))
+
+// StartAgent writes the config and starts the agent on it.
+func StartAgent(o AgentOptions) (*Agent, error) {
+	if err := os.MkdirAll(o.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	var config strings.Builder
+	if err := agentConfig.Execute(&config, o); err != nil {
+		return nil, err
+	}
+	configPath := filepath.Join(o.Dir, "shipper.yaml")
+	if err := os.WriteFile(configPath, []byte(config.String()), 0o600); err != nil {
+		return nil, err
+	}
+	logPath := filepath.Join(o.Dir, "shipper.log")
+	log, err := os.Create(logPath)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Start(Command{Path: o.Bin, Args: []string{"run", "--config", configPath}, CPU: o.CPU, Stdout: log, Stderr: log})
+	if err != nil {
+		log.Close()
+		return nil, err
+	}
+	a := &Agent{Process: p, logged: logPath, log: log}
+	socket := filepath.Join(o.Dir, "spool", "admin.sock")
+	a.admin = http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		},
+	}}
+	return a, nil
+}
+
+// Stats asks the agent.
+func (a *Agent) Stats() (AgentStats, error) {
+	var s AgentStats
+	resp, err := a.admin.Get("http://shipper/stats")
+	if err != nil {
+		return s, err
+	}
+	defer resp.Body.Close()
+	return s, json.NewDecoder(resp.Body).Decode(&s)
+}
+
+// WaitStats waits until the agent's figures satisfy done; what says what is waited for.
+func (a *Agent) WaitStats(what string, timeout time.Duration, done func(AgentStats) bool) (AgentStats, error) {
+	deadline := time.Now().Add(timeout)
+	for {
+		s, err := a.Stats()
+		if err == nil && done(s) {
+			return s, nil
+		}
+		if time.Now().After(deadline) {
+			return s, fmt.Errorf("the agent did not get to %s within %v: %+v (%v); its log is %s", what, timeout, s, err, a.logged)
+		}
+		select {
+		case <-a.Exited():
+			return s, fmt.Errorf("the agent ended before %s: %v; its log is %s", what, a.Err(), a.logged)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the agent and makes sure that it left with exit code 0.
+func (a *Agent) Stop() error {
+	defer a.log.Close()
+	a.admin.CloseIdleConnections()
+	if err := a.Process.Stop(30 * time.Second); err != nil {
+		return fmt.Errorf("stop the agent: %w; its log is %s", err, a.logged)
+	}
+	return nil
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"shipper/pipeline"
+)
+
+// The admin interface: HTTP on a unix socket that only the agent's user may open, and on a loopback port if configured.
+//
+//	GET /stats    the agent's counters, JSON
+//	GET /healthz  200 while the agent runs
+
+// socketPathMax is what a unix socket's address holds on the smallest of our systems.
+const socketPathMax = 103
+
+// admin is the running interface; nil is none.
+type admin struct {
+	server *http.Server
+	path   string
+}
+
+// listenAdmin opens what is configured. A socket left behind by a process that was killed is replaced: the spool's lock
+// says that no other agent lives here.
+func listenAdmin(cfg AdminConfig, agent *pipeline.Agent, log *slog.Logger) (*admin, error) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeStats(w, agent) })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	a := &admin{server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	var errs []error
+	if cfg.Socket != "" && cfg.Socket != "off" {
+		l, err := listenSocket(cfg.Socket)
+		if err == nil {
+			a.path = cfg.Socket
+			go a.serve(l, log)
+		}
+		errs = append(errs, err)
+	}
+	if cfg.HTTP != "" {
+		l, err := net.Listen("tcp", cfg.HTTP)
+		if err == nil {
+			go a.serve(l, log)
+		}
+		errs = append(errs, err)
+	}
+	return a, errors.Join(errs...)
+}
+
+func listenSocket(path string) (net.Listener, error) {
+	if len(path) > socketPathMax {
+		return nil, fmt.Errorf("admin socket %s: the path is longer than %d bytes; set admin.socket", path, socketPathMax)
+	}
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == os.ModeSocket {
+		_ = os.Remove(path)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return l, os.Chmod(path, 0o600)
+}
+
+func (a *admin) serve(l net.Listener, log *slog.Logger) {
+	if err := a.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		log.Warn("the admin interface has ended", "address", l.Addr().String(), "error", err)
+	}
+}
+
+func (a *admin) close() {
+	if a != nil {
+		_ = a.server.Close()
+	}
+}
+
+// statsReply is the JSON of GET /stats; a name, once published, stays.
+type statsReply struct {
+	UptimeSeconds       float64 `json:"uptime_seconds"`
+	LinesRead           uint64  `json:"lines_read"`
+	BytesRead           uint64  `json:"bytes_read"`
+	LinesSpooled        uint64  `json:"lines_spooled"`
+	LinesAcked          uint64  `json:"lines_acked"`
+	OldestUnacked       float64 `json:"oldest_unacked_seconds"`
+	SpoolBytes          int64   `json:"spool_bytes"`
+	SpoolBytesMax       int64   `json:"spool_bytes_max"`
+	SpoolBytesWritten   int64   `json:"spool_bytes_written"`
+	SpoolFull           bool    `json:"spool_full"`
+	Syncs               int64   `json:"syncs"`
+	Files               int64   `json:"files"`
+	FilesOpen           int64   `json:"files_open"`
+	Truncations         uint64  `json:"truncations"`
+	LostBytes           uint64  `json:"lost_bytes"`
+	BatchesSent         uint64  `json:"batches_sent"`
+	BatchesAcked        uint64  `json:"batches_acked"`
+	Retries             uint64  `json:"retries"`
+	OutOfOrderAnswers   uint64  `json:"out_of_order_answers"`
+	MaybeDoubledRecords uint64  `json:"maybe_doubled_records"`
+	LostRecords         uint64  `json:"lost_records"`
+	HealedRecords       uint64  `json:"healed_records"`
+	FoundRecords        uint64  `json:"found_records"`
+}
+
+func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
+	s := agent.Stats()
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(statsReply{
+		UptimeSeconds: s.Uptime.Seconds(), LinesRead: s.LinesRead, BytesRead: s.BytesRead, LinesSpooled: s.LinesSpooled,
+		LinesAcked: s.Kafka.AckedRecords, OldestUnacked: s.OldestUnacked.Seconds(),
+		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, SpoolFull: s.SpoolFull, Syncs: s.Spool.Syncs,
+		Files: s.Tail.Files, FilesOpen: s.Tail.Open, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
+		BatchesSent: s.Kafka.SentBatches, BatchesAcked: s.Kafka.AckedBatches, Retries: s.Kafka.Retries, OutOfOrderAnswers: s.Kafka.Refusals,
+		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, HealedRecords: s.Kafka.HealedRecords, FoundRecords: s.Kafka.FoundRecords,
+	})
+}

@@ -1,0 +1,77 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user without rights on what the tests make.
+const nobody = 65534
+
+// asNobody runs f with the file rights of nobody if we are root, whom modes do not stop. Only the file user id of one thread
+// changes, and that thread ends with its goroutine.
+func asNobody(t *testing.T, f func()) {
+	t.Helper()
+	done := make(chan error)
+	go func() {
+		if os.Geteuid() == 0 {
+			runtime.LockOSThread()
+			if err := syscall.Setfsuid(nobody); err != nil {
+				done <- err
+				return
+			}
+		}
+		f()
+		done <- nil
+	}()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCheckNamesWhatIsNotPermitted(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "shipper-check-") // t.TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = os.Chmod(filepath.Join(dir, "closed"), 0o755)
+		_ = os.RemoveAll(dir)
+	})
+	write(t, 0o000, dir+"/open/secret.log", "x")
+	write(t, 0o644, dir+"/open/app.log", "hello\n")
+	write(t, 0o644, dir+"/closed/app.log", "hello\n")
+	write(t, 0o644, dir+"/c.yaml", strings.NewReplacer(
+		"/var/lib/shipper", dir+"/closed/spool",
+		`["/var/log/app/**/*.log"]`, `["`+dir+`/open/*.log", "`+dir+`/closed/*.log", "`+dir+`/**/*.txt"]`,
+	).Replace(minimal))
+	for _, mode := range []struct {
+		name string
+		mode os.FileMode
+	}{{"", 0o755}, {"open", 0o755}, {"closed", 0o000}} {
+		if err := os.Chmod(filepath.Join(dir, mode.name), mode.mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr strings.Builder
+	code := 0
+	asNobody(t, func() { code = run(t.Context(), []string{"check", "--config", dir + "/c.yaml"}, &stdout, &stderr) })
+	for _, want := range []string{
+		"warning: open DIR/open/secret.log: permission denied\n",
+		"warning: DIR/closed/*.log: DIR/closed: permission denied; files below it are not found\n",
+		"warning: DIR/**/*.txt: DIR/closed: permission denied; files below it are not found\n",
+		"  1 files, 6 bytes\n",
+	} {
+		if want = strings.ReplaceAll(want, "DIR", dir); !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s", want, stdout.String())
+		}
+	}
+	want := "shipper: " + dir + "/c.yaml:4: spool.dir: "
+	if code != exitFailed || !strings.HasPrefix(stderr.String(), want) || !strings.HasSuffix(stderr.String(), "permission denied\n") {
+		t.Errorf("exit code %d, error %q, want %q", code, stderr.String(), want)
+	}
+}

@@ -1,0 +1,404 @@
+// The config: its shape, defaults and limits. config_yaml.go walks the YAML strictly, config_values.go reads single values.
+//
+//	bytes -> YAML nodes -> keys known? once? -> ${ENV} inside scalars -> value checked against its limits -> Config
+//
+// Built in < defaults < source. Whatever is wrong is a *ConfigError with file, line and full key path.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Limits of the config itself; those of single values stand beside their keys below.
+const (
+	brokersMax  = 64
+	sourcesMax  = 256
+	patternsMax = 256
+	lanesMax    = 64
+
+	// spoolBytesMin holds the eight smallest segments a spool needs.
+	spoolBytesMin = 32 << 20
+
+	// A quarter of the memory is the budget between read and spool, and one line may take a quarter of that.
+	lineMemoryShare = 16
+)
+
+// compressionLevelMax of each compression; level 0 is the codec's own default, of which some have no other.
+var compressionLevelMax = map[string]int{"zstd": 22, "gzip": 9, "lz4": 9, "snappy": 0, "none": 0}
+
+// Config is a checked config file: every value is inside its limits and every default is filled in.
+type Config struct {
+	File        string // path it was read from; reading it again is a reload
+	Kafka       KafkaConfig
+	Spool       SpoolConfig
+	Sources     []SourceConfig
+	MemoryBytes int64 // memory_limit
+	Admin       AdminConfig
+	Log         LogConfig
+
+	Warnings []*ConfigError // what is odd but no reason to refuse the start
+
+	lines map[string]int // full key path -> line, for errors found after reading
+}
+
+// KafkaConfig says where the brokers are and how to speak to them.
+type KafkaConfig struct {
+	Brokers          []string // host:port
+	ClientID         string
+	Compression      string // zstd, lz4, snappy, gzip, none
+	CompressionLevel int    // 0: the codec's own default
+	AcksTimeout      time.Duration
+	AutoCreateTopics bool
+	TLS              TLSConfig
+	SASL             SASLConfig
+}
+
+// TLSConfig names the files of a TLS client; empty CAFile means the system's roots.
+type TLSConfig struct {
+	Enabled            bool
+	CAFile             string
+	CertFile, KeyFile  string // PEM, both or none
+	ServerName         string
+	InsecureSkipVerify bool
+}
+
+// SASLConfig is empty (Mechanism "") without SASL. Password holds the content of password_file if that was given.
+type SASLConfig struct {
+	Mechanism    string // plain, scram-sha-256, scram-sha-512
+	Username     string
+	Password     Secret
+	PasswordFile string
+}
+
+// Secret is a string that no format verb prints.
+type Secret string
+
+// Format writes stars for every verb.
+func (Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("***")) }
+
+// SpoolConfig says where lines wait for Kafka and how much room they may take. Zero bytes mean the spool's own default.
+type SpoolConfig struct {
+	Dir              string
+	MaxBytes         int64
+	MinFreeBytes     int64
+	RetainAckedBytes int64
+	AllowNetworkFS   bool
+}
+
+// SourceConfig is one block of files that go to one topic.
+type SourceConfig struct {
+	Name, Topic    string
+	Paths, Exclude []string // absolute doublestar patterns
+	StartAt        string   // beginning, end
+	Lanes          int      // 0: auto
+	Linger         time.Duration
+	LineBytesMax   int64  // max_line_bytes
+	Oversize       string // split, cut, skip
+	IdleFlush      time.Duration
+}
+
+// AdminConfig is the local interface for operators.
+type AdminConfig struct {
+	Socket string // path of the unix socket, "off": none
+	HTTP   string // loopback host:port, "": none
+}
+
+// LogConfig is the agent's own log on standard error.
+type LogConfig struct {
+	Level  slog.Level
+	Format string // text, json
+}
+
+// DefaultConfig is the config with every default that does not depend on another key (admin.socket follows spool.dir).
+func DefaultConfig() Config {
+	return Config{
+		Kafka: KafkaConfig{
+			ClientID:         "shipper",
+			Compression:      "zstd",
+			AcksTimeout:      10 * time.Second,
+			AutoCreateTopics: true,
+		},
+		Spool:       SpoolConfig{RetainAckedBytes: 64 << 20},
+		MemoryBytes: 128 << 20,
+		Log:         LogConfig{Level: slog.LevelInfo, Format: "text"},
+	}
+}
+
+// DefaultSource is a source block before `defaults` and its own keys are applied.
+func DefaultSource() SourceConfig {
+	return SourceConfig{
+		StartAt:      "beginning",
+		Linger:       time.Second,
+		LineBytesMax: 1_000_000,
+		Oversize:     "split",
+		IdleFlush:    5 * time.Second,
+	}
+}
+
+// LoadConfig reads and checks the file at path. The error is a *ConfigError.
+func LoadConfig(path string) (*Config, error) {
+	data, err := readConfigFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return parseConfig(path, data, os.LookupEnv)
+}
+
+func readConfigFile(path string) ([]byte, error) {
+	data, err := readSmallFile(path)
+	if err != nil {
+		return nil, &ConfigError{File: path, Msg: fmt.Sprintf("cannot read the config: %v", err)}
+	}
+	return data, nil
+}
+
+// pathless drops operation and path from a file error: the message names them already.
+func pathless(err error) error {
+	if pe, ok := errors.AsType[*fs.PathError](err); ok {
+		return pe.Err
+	}
+	return err
+}
+
+// parseConfig is LoadConfig without the file. Reading password_file and the TLS files is part of it,
+// so that a config that was accepted can be used.
+func parseConfig(path string, data []byte, env func(string) (string, bool)) (*Config, error) {
+	root, err := parseYAML(path, data)
+	if err != nil {
+		return nil, err
+	}
+	c := DefaultConfig()
+	c.File = path
+	d := &decoder{file: path, env: env, lines: make(map[string]int)}
+	c.lines = d.lines
+	if err := (value{d: d, node: root}).mapping(c.keys()); err != nil {
+		return nil, err
+	}
+	if err := c.finish(); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// keys is the whole shape of the file. Keys are read in this order, whatever their order in the file: `defaults` before `sources`.
+func (c *Config) keys() []key {
+	sourceDefaults := DefaultSource()
+	return []key{
+		mapping("kafka", c.Kafka.keys()),
+		mapping("spool", []key{
+			text("dir", &c.Spool.Dir, absolutePath),
+			size("max_bytes", &c.Spool.MaxBytes, 0, 1<<50),
+			size("min_free_bytes", &c.Spool.MinFreeBytes, 0, 1<<50),
+			size("retain_acked", &c.Spool.RetainAckedBytes, 1<<20, 1<<50),
+			boolean("allow_network_fs", &c.Spool.AllowNetworkFS),
+		}),
+		mapping("defaults", sourceDefaults.defaultKeys()),
+		mappings("sources", sourcesMax, new(SourceConfig).keys(), func(item value) error {
+			s := sourceDefaults // `exclude` is replaced as a whole, never appended to: sharing its array is safe
+			err := item.mapping(s.keys())
+			c.Sources = append(c.Sources, s)
+			return err
+		}),
+		size("memory_limit", &c.MemoryBytes, 64<<20, 64<<30),
+		mapping("admin", []key{
+			text("socket", &c.Admin.Socket, offOrAbsolutePath),
+			text("http", &c.Admin.HTTP, emptyOrLoopbackAddress),
+		}),
+		mapping("log", []key{
+			level("level", &c.Log.Level),
+			choice("format", &c.Log.Format, "text", "json"),
+		}),
+	}
+}
+
+func (k *KafkaConfig) keys() []key {
+	return []key{
+		texts("brokers", &k.Brokers, brokersMax, brokerAddress),
+		text("client_id", &k.ClientID, notEmpty),
+		choice("compression", &k.Compression, "zstd", "lz4", "snappy", "gzip", "none"),
+		integer("compression_level", &k.CompressionLevel, 0, 22),
+		duration("acks_timeout", &k.AcksTimeout, time.Second, time.Minute),
+		boolean("auto_create_topics", &k.AutoCreateTopics),
+		mapping("tls", []key{
+			boolean("enabled", &k.TLS.Enabled),
+			text("ca_file", &k.TLS.CAFile, emptyOrAbsolutePath),
+			text("cert_file", &k.TLS.CertFile, emptyOrAbsolutePath),
+			text("key_file", &k.TLS.KeyFile, emptyOrAbsolutePath),
+			text("server_name", &k.TLS.ServerName, nil),
+			boolean("insecure_skip_verify", &k.TLS.InsecureSkipVerify),
+		}),
+		mapping("sasl", []key{
+			choice("mechanism", &k.SASL.Mechanism, "plain", "scram-sha-256", "scram-sha-512"),
+			text("username", &k.SASL.Username, notEmpty),
+			text("password", (*string)(&k.SASL.Password), notEmpty),
+			text("password_file", &k.SASL.PasswordFile, absolutePath),
+		}),
+	}
+}
+
+func (s *SourceConfig) keys() []key {
+	return append([]key{
+		text("name", &s.Name, sourceName),
+		texts("paths", &s.Paths, patternsMax, globPattern),
+		text("topic", &s.Topic, topicName),
+	}, s.defaultKeys()...)
+}
+
+// defaultKeys are the keys of a source that `defaults` may hold too.
+func (s *SourceConfig) defaultKeys() []key {
+	return []key{
+		texts("exclude", &s.Exclude, patternsMax, absoluteGlobPattern),
+		choice("start_at", &s.StartAt, "beginning", "end"),
+		autoOrInteger("lanes", &s.Lanes, 1, lanesMax),
+		duration("linger", &s.Linger, 10*time.Millisecond, time.Minute),
+		size("max_line_bytes", &s.LineBytesMax, 1<<10, 1<<29),
+		choice("oversize", &s.Oversize, "split", "cut", "skip"),
+		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
+	}
+}
+
+// finish fills the defaults that follow other keys and checks what no single key can show.
+func (c *Config) finish() error {
+	for _, required := range []struct {
+		key     string
+		missing bool
+	}{
+		{"kafka.brokers", len(c.Kafka.Brokers) == 0},
+		{"spool.dir", c.Spool.Dir == ""},
+		{"sources", len(c.Sources) == 0},
+	} {
+		if required.missing {
+			return c.errorAt(required.key, "is required")
+		}
+	}
+	if c.Admin.Socket == "" {
+		c.Admin.Socket = filepath.Join(c.Spool.Dir, "admin.sock")
+	}
+	if err := c.finishSpool(); err != nil {
+		return err
+	}
+	if err := c.finishSources(); err != nil {
+		return err
+	}
+	if top := compressionLevelMax[c.Kafka.Compression]; c.Kafka.CompressionLevel > top {
+		return c.errorAt("kafka.compression_level", "is %d; %s takes 0 to %d", c.Kafka.CompressionLevel, c.Kafka.Compression, top)
+	}
+	return c.finishSecurity()
+}
+
+func (c *Config) finishSpool() error {
+	s := &c.Spool
+	if s.MaxBytes == 0 {
+		return nil
+	}
+	if s.MaxBytes < spoolBytesMin {
+		return c.errorAt("spool.max_bytes", "is %d; the smallest spool has %s", s.MaxBytes, formatSize(spoolBytesMin))
+	}
+	if s.RetainAckedBytes > s.MaxBytes/4 {
+		if _, given := c.lines["spool.retain_acked"]; given {
+			return c.errorAt("spool.retain_acked", "is more than a quarter of spool.max_bytes (%d)", s.MaxBytes)
+		}
+		s.RetainAckedBytes = s.MaxBytes / 4
+	}
+	return nil
+}
+
+func (c *Config) finishSources() error {
+	names := make(map[string]int, len(c.Sources)) // name -> its place in the list
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		at := fmt.Sprintf("sources[%d].", i)
+		switch {
+		case s.Name == "":
+			return c.errorAt(at+"name", "is required")
+		case len(s.Paths) == 0:
+			return c.errorAt(at+"paths", "is required")
+		case s.Topic == "":
+			return c.errorAt(at+"topic", "is required")
+		case s.LineBytesMax > c.MemoryBytes/lineMemoryShare:
+			return c.errorAt(c.whereSet(at, "max_line_bytes"),
+				"is %d; with this memory_limit a line has at most %d bytes", s.LineBytesMax, c.MemoryBytes/lineMemoryShare)
+		}
+		if other, taken := names[s.Name]; taken {
+			return c.errorAt(at+"name", "%q is the name of sources[%d] too; names are unique and stay", s.Name, other)
+		}
+		names[s.Name] = i
+		s.Paths = c.usablePatterns(at, s.Paths)
+	}
+	return nil
+}
+
+// usablePatterns drops the patterns that are not absolute, with a warning: they can match nothing, but one of them
+// must not keep all the other files of a host from being shipped.
+func (c *Config) usablePatterns(at string, patterns []string) []string {
+	var usable []string
+	for i, p := range patterns {
+		if filepath.IsAbs(p) {
+			usable = append(usable, p)
+			continue
+		}
+		c.Warnings = append(c.Warnings, c.errorAt(fmt.Sprintf("%spaths[%d]", at, i), "%q is not absolute and matches nothing", p))
+	}
+	return usable
+}
+
+// whereSet is the path under which the value of a source's key was given: its own, or that of `defaults`.
+func (c *Config) whereSet(at, name string) string {
+	if _, own := c.lines[at+name]; !own {
+		if _, inherited := c.lines["defaults."+name]; inherited {
+			return "defaults." + name
+		}
+	}
+	return at + name
+}
+
+// errorAt makes an error for a full key path. Its line is that of the key or of the nearest key above it that is in the file.
+func (c *Config) errorAt(path, format string, args ...any) *ConfigError {
+	e := &ConfigError{File: c.File, Line: 1, Key: path, Msg: fmt.Sprintf(format, args...)}
+	for p := path; p != ""; p = parentKey(p) {
+		if line, ok := c.lines[p]; ok {
+			e.Line = line
+			break
+		}
+	}
+	return e
+}
+
+// failureAt is errorAt for a key whose value is right but cannot be used on this host now: exit code 1 instead of 2.
+func (c *Config) failureAt(path, format string, args ...any) error {
+	return errors.New(c.errorAt(path, format, args...).Error())
+}
+
+// parentKey is the path without its last step: a.b[2] -> a.b -> a -> "".
+func parentKey(path string) string {
+	return path[:max(0, strings.LastIndexAny(path, ".["))]
+}
+
+// ConfigError is one thing that is wrong in a config file.
+type ConfigError struct {
+	File string
+	Line int    // 1-based; 0: not about one line
+	Key  string // full path as in sources[0].topic; "": not about one key
+	Msg  string
+}
+
+func (e *ConfigError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.File)
+	if e.Line > 0 {
+		fmt.Fprintf(&b, ":%d", e.Line)
+	}
+	b.WriteString(": ")
+	if e.Key != "" {
+		b.WriteString(e.Key + ": ")
+	}
+	b.WriteString(e.Msg)
+	return b.String()
+}
