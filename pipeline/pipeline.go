@@ -190,7 +190,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 
 func (a *Agent) tailOptions(known []tail.Known) tail.Options {
 	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify,
-		ExcludePaths: append([]string{a.cfg.Spool.Dir}, a.cfg.ExcludePaths...), Logger: a.log}
+		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
 		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, StartAtEnd: s.StartAtEnd,

@@ -77,7 +77,7 @@ type openFile struct {
 	known  bool        // the spool has its Source entry
 	dirty  bool        // in lane.dirty
 	more   bool        // the last turn left bytes unread
-	last   bool        // nothing more will come: gone from its path or cut short, and read to its end
+	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
 	grewAt time.Time
 	readAt time.Time
 }
@@ -91,7 +91,6 @@ const (
 	blockBytesMin  = 256 << 10 // one read
 	turnBytesMax   = 1 << 20   // of one file before the next file's turn
 	fillLingerMax  = 10 * time.Second
-	cursorLinger   = 10 * time.Second
 	releaseAfter   = time.Second // idle beyond the idle flush before a file is given back
 	pollInterval   = time.Second
 	bufferBytesMin = 4 << 10
@@ -148,8 +147,10 @@ func (r *reader) takeMail(now time.Time) {
 			r.lanes[h.lane.id] = ol
 		}
 		of := &openFile{f: h.f, lane: ol, line: ol.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
-		if of.cursor = h.f.Cursor(); !of.known && of.cursor.Offset > 0 {
-			r.touch(of, now) // begun at its end
+		if of.cursor = h.f.Cursor(); !of.known {
+			// Also an empty one: if it is renamed or grows while the agent is
+			// down, this is how it is known again.
+			r.touch(of, now)
 		}
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
@@ -234,7 +235,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
 			return false
 		}
-		of.last = (st.Gone || st.Shrunk) && st.EOF
+		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
 		if st.NeedBytes > len(r.block) {
 			r.block = make([]byte, st.NeedBytes)
 			continue
@@ -254,10 +255,10 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			r.touch(of, now)
 		}
 		left -= n
-		if blocked || n == 0 || st.EOF {
+		if blocked || st.EOF {
 			return blocked
 		}
-		if left <= 0 {
+		if n == 0 || left <= 0 { // n == 0: in the middle of a hole
 			of.more = true
 			return false
 		}

@@ -77,19 +77,19 @@ func (r *reader) deadline(ol *openLane) time.Time {
 // due says whether the lane's batch must be handed over now. While sealed
 // batches of the lane wait to be sent, another small one would only make the
 // backlog slow: its bytes are safe in their files, unless a file is about to
-// go.
+// go. Cursors alone, of files with nothing to ship, can wait as long.
 func (r *reader) due(ol *openLane, now time.Time) bool {
 	if now.Before(r.deadline(ol)) {
 		return false
 	}
-	if ol.builder.Count() == 0 {
-		return now.Sub(ol.since) >= cursorLinger
+	if now.Sub(ol.since) >= fillLingerMax {
+		return true
 	}
-	if ol.sealed <= ol.sentNext.Load() || now.Sub(ol.since) >= fillLingerMax {
+	if ol.builder.Count() > 0 && ol.sealed <= ol.sentNext.Load() {
 		return true
 	}
 	for _, of := range ol.dirty {
-		if of.last {
+		if of.hurry || !of.known {
 			return true
 		}
 	}
@@ -180,7 +180,7 @@ func (r *reader) addCursor(g *group, of *openFile) {
 			Dev: fp.Dev, Ino: fp.Ino, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
 		of.known = true
 	}
-	of.cursor, of.dirty = f.Cursor(), false
+	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false
 	g.commit.Cursors = append(g.commit.Cursors, spoolCursor(id, of.cursor))
 }
 

@@ -7,6 +7,7 @@ func (f *File) Back(l Line) {
 	if r.buf == nil || l.End != r.offset() {
 		panic("BUG: tail: Back of another line than the one Next handed out last")
 	}
+	f.uncount()
 	r.pos = int(l.Offset - r.base)
 	r.at = lineAt{}
 	if l.Part > 0 {

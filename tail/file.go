@@ -42,6 +42,7 @@ type File struct {
 	nulTo    int64     // bytes from the offset to here are NUL, as last seen
 	sizeSeen int64     // largest end of file that Fill saw
 	grewAt   time.Time // when Fill last saw new bytes
+	odd      piece     // of the line handed out last, if it was no ordinary one
 	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
 
 	restarted bool // Flush met a truncation that no Status has told yet
@@ -263,6 +264,7 @@ func (f *File) Next() (l Line, ok bool) {
 			}
 			from := r.offset()
 			r.pos += i + 1
+			f.odd.dropped, f.odd.oversize = 0, false
 			return Line{Bytes: data[:end:end], Offset: from, End: r.offset()}, true
 		}
 	}
@@ -288,6 +290,7 @@ func (f *File) nextOdd() (l Line, ok bool) {
 		r.at = p.next
 		l.End = r.offset()
 		if p.emit {
+			f.odd = p
 			return l, true
 		}
 	}
@@ -304,6 +307,17 @@ func (f *File) countPiece(p *piece) {
 	if p.oversize {
 		s.oversize[f.rule.oversize].Add(1)
 	}
+}
+
+// uncount takes back what countPiece counted of the odd line handed out last.
+func (f *File) uncount() {
+	if f.odd.dropped > 0 {
+		f.w.stats.oversizeBytes.Add(^uint64(f.odd.dropped - 1))
+	}
+	if f.odd.oversize {
+		f.w.stats.oversize[f.rule.oversize].Add(^uint64(0))
+	}
+	f.odd = piece{}
 }
 
 // Unfill drops what is filled and not handed out; the next Fill reads it again. buf must still hold it.

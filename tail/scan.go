@@ -38,7 +38,7 @@ type found struct {
 }
 
 func (w *Watcher) scan() {
-	start := w.now()
+	start := cpuTime()
 	w.scans++
 	w.stats.scans.Add(1)
 	w.rewalked = w.scans%rewalkEvery == 1 || w.walker.changed()
@@ -63,7 +63,7 @@ func (w *Watcher) scan() {
 	}
 	w.queueDue()
 	w.closeQuiet()
-	w.scanTook = w.now().Sub(start)
+	w.scanTook = cpuTime() - start
 	w.gauges()
 }
 

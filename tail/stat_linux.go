@@ -3,6 +3,7 @@ package tail
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,7 +50,7 @@ func statAt(fd int, path string, flags int) (fileStat, error) {
 	}, err
 }
 
-// seekData returns the first offset at or behind from that is not in a hole; io.EOF's place is the size.
+// seekData returns the first offset at or behind from that is not in a hole; size if only a hole follows.
 func seekData(fd int, from, size int64) int64 {
 	p, err := unix.Seek(fd, from, unix.SEEK_DATA)
 	switch {
@@ -59,4 +60,14 @@ func seekData(fd int, from, size int64) int64 {
 		return size
 	}
 	return from
+}
+
+// cpuTime is what the calling thread has used of a processor. Run is locked to its thread, so the difference of two
+// is the cost of what is between them, however busy the machine.
+func cpuTime() time.Duration {
+	var u unix.Rusage
+	if unix.Getrusage(unix.RUSAGE_THREAD, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }

@@ -15,7 +15,7 @@ import (
 
 var (
 	tortureSeed  = flag.Uint64("torture.seed", 0, "replay this seed only")
-	tortureSeeds = flag.Int("torture.seeds", 8, "random seeds to try")
+	tortureSeeds = flag.Int("torture.seeds", 6, "random seeds to try")
 	tortureSteps = flag.Int("torture.steps", 150, "steps per seed")
 )
 

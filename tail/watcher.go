@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -130,6 +131,8 @@ func (w *Watcher) newFile(block int, path string) *File {
 
 func (w *Watcher) run(ctx context.Context, h Handler) error {
 	w.handler = h
+	runtime.LockOSThread() // for cpuTime
+	defer runtime.UnlockOSThread()
 	defer w.end()
 	w.notify.start()
 	timer := time.NewTimer(0)
