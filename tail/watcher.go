@@ -56,6 +56,7 @@ type Watcher struct {
 	wall     int64 // clock at the start of the last scan, nanoseconds
 	rewalked bool
 	scanTook time.Duration
+	passes   uint64 // of the loop
 	keep     keepTimes
 	open     int // descriptors
 	openMax  int
@@ -174,10 +175,11 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 		if !hinted.IsZero() && hinted.Before(at) {
 			at = hinted
 		}
-		if listening == nil && listenAt.Before(at) {
+		if listening == nil && w.notify.events() != nil && listenAt.Before(at) {
 			at = listenAt
 		}
 		timer.Reset(at.Sub(w.now()))
+		w.passes++
 	}
 }
 

@@ -1,0 +1,145 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/tail"
+)
+
+// bench is a reader with a compressor behind it and no spool: groups are taken and their buffers given back.
+type bench struct {
+	r *reader
+	d *dispatch
+}
+
+func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
+	tb.Helper()
+	c, err := kafka.ParseCodec(codec)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	compressor, err := kafka.NewCompressor(c, 0)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	cfg := &Config{Sources: []Source{{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, IdleFlush: time.Hour}}}
+	work, groups := make(chan *batch, 16), make(chan *group, 16)
+	b := &budget{free: budgetBytes}
+	x := &bench{}
+	x.r = &reader{cfg: cfg, log: slog.New(slog.DiscardHandler), start: time.Now(), budget: b, work: work, groups: groups, dead: make(chan struct{}),
+		groupMax: 16 << 20, notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), lanes: map[uint32]*openLane{}}
+	b.freed = []chan struct{}{x.r.notify}
+	x.d = newDispatch(cfg, []*reader{x.r})
+	go compress(compressor, work, b)
+	go func() {
+		for g := range groups {
+			for _, y := range g.batches {
+				<-y.ready
+				b.give(y.out)
+			}
+		}
+	}()
+	tb.Cleanup(func() { close(work); close(groups) })
+	return x
+}
+
+// readAll reads a file from its beginning to its end, turn by turn.
+func (x *bench) readAll(tb testing.TB, path string) {
+	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{path}, LineBytesMax: 1_000_000}}, NoInotify: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx, x.d) }()
+	for x.r.takeMail(time.Now()); len(x.r.files) == 0; x.r.takeMail(time.Now()) {
+		<-x.r.notify
+	}
+	for x.r.files[0].more || x.r.files[0].readAt.IsZero() {
+		if !x.r.turns(ctx, time.Now()) && x.r.files[0].more {
+			<-x.r.notify // the budget is empty
+		}
+	}
+	x.r.seal(x.r.open)
+	x.r.release(x.r.files[0])
+	x.r.files = x.r.files[:0]
+	stop()
+	if err := <-done; err != nil {
+		tb.Fatal(err)
+	}
+}
+
+func corpus(tb testing.TB, lines int) (path string, bytes int64) {
+	tb.Helper()
+	path = filepath.Join(tb.TempDir(), "app.log")
+	f, err := os.Create(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for i := range lines {
+		fmt.Fprintf(f, "10.1.%d.%d - - [29/Nov/2026:23:28:47 +0000] \"GET /item/%d?page=%d HTTP/1.1\" 200 %d rt=0.%03d\n", i%7, i%251, i*31%9973, i%17, 500+i*7%4096, i%1000)
+	}
+	bytes, err = f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		tb.Fatal(err)
+	}
+	return path, bytes
+}
+
+// Read, split, batch: nothing is allocated for a record.
+func TestNoAllocationPerRecord(t *testing.T) {
+	const lines = 400_000
+	path, _ := corpus(t, lines)
+	x := newBench(t, "none", 64<<20)
+	x.readAll(t, path)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	x.readAll(t, path)
+	runtime.ReadMemStats(&after)
+	// Batches, groups and the watcher of this test allocate; records do not.
+	if per := float64(after.Mallocs-before.Mallocs) / lines; per > 0.01 {
+		t.Fatalf("%.4f allocations a record", per)
+	}
+}
+
+// A budget that is smaller than what the reader could hold blocks it and never wedges it.
+func TestTinyBudget(t *testing.T) {
+	path, _ := corpus(t, 100_000)
+	x := newBench(t, "zstd", 4<<20)
+	x.readAll(t, path)
+	if got := x.r.stats.lines.Load(); got != 100_000 {
+		t.Fatalf("%d lines were read, want 100000", got)
+	}
+}
+
+func BenchmarkReadSplitBatch(b *testing.B) {
+	const lines = 500_000
+	path, bytes := corpus(b, lines)
+	for _, codec := range []string{"none", "lz4", "zstd"} {
+		b.Run(codec, func(b *testing.B) {
+			x := newBench(b, codec, 64<<20)
+			x.readAll(b, path)
+			b.SetBytes(bytes)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			for b.Loop() {
+				x.readAll(b, path)
+			}
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/float64(b.N*lines), "allocs/record")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*lines), "ns/record")
+		})
+	}
+}
