@@ -164,6 +164,7 @@ func (e *encoder) source(s *Source) {
 	e.u64(s.Prefix)
 	e.uint(uint64(s.PrefixBytes))
 	e.bool(s.Gone)
+	e.int(s.Born)
 	e.end()
 }
 
@@ -345,7 +346,7 @@ func (d *decoder) lane() Lane {
 func (d *decoder) source() Source {
 	return Source{
 		ID: d.uint(), Block: d.string(), Path: d.string(), Lane: d.u32(), Encoding: d.string(),
-		Dev: d.uint(), Ino: d.uint(), Prefix: d.u64(), PrefixBytes: d.u32(), Gone: d.small(1) == 1,
+		Dev: d.uint(), Ino: d.uint(), Prefix: d.u64(), PrefixBytes: d.u32(), Gone: d.small(1) == 1, Born: d.int(),
 	}
 }
 

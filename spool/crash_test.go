@@ -40,7 +40,7 @@ func seedsOf(t testing.TB, few int) (from, to uint64) {
 //	SPOOL_SEEDS=200 go test -run CrashAtEvery ./spool   more of it
 //	SPOOL_SEED=17   go test -run CrashAtEvery ./spool   one of them again
 func TestCrashAtEveryOperation(t *testing.T) {
-	from, to := seedsOf(t, 4)
+	from, to := seedsOf(t, 2)
 	for seed := from; seed < to; seed++ {
 		crashes := 0
 		if err := crashEverywhere(seed, &crashes); err != nil {
@@ -121,7 +121,7 @@ func recoverCrash(mem *vfs.Mem, possible []*model, rng *rand.Rand, again bool, c
 // power cut, by the death of the process or by Close, in one history with one
 // broker. No line may be lost and no number given to two lines.
 func TestCrashWalk(t *testing.T) {
-	from, to := seedsOf(t, 60)
+	from, to := seedsOf(t, 20)
 	total := map[string]int{}
 	for seed := from; seed < to; seed++ {
 		w := newWorld(seed)
@@ -132,7 +132,7 @@ func TestCrashWalk(t *testing.T) {
 			total[what] += n
 		}
 	}
-	if to-from > 30 {
+	if to-from >= 20 {
 		for _, what := range []string{"lines", "sent", "dead letter", "cut again", "healed", "power cut", "killed", "closed"} {
 			if total[what] == 0 {
 				t.Errorf("never happened: %s", what)

@@ -79,6 +79,7 @@ type Source struct {
 	Dev, Ino    uint64
 	Prefix      uint64 // hash of the first PrefixBytes bytes
 	PrefixBytes uint32
+	Born        int64 // creation time, ns since 1970; 0: unknown
 	Gone        bool
 }
 

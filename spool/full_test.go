@@ -294,7 +294,7 @@ func TestFaultAtEveryOperation(t *testing.T) {
 				t.Fatalf("operation %d fails, no space %v: %v", at, noSpace, err)
 			}
 			if !fired {
-				if at < 50 {
+				if at < 30 {
 					t.Fatalf("only %d operations", at)
 				}
 				break
@@ -314,7 +314,7 @@ func faultAt(at int, noSpace bool) (fired bool, err error) {
 		}
 	}
 	err = w.open(vfs.Hook{FS: mem, Before: fault.Before})
-	for i := 0; err == nil && i < 150; i++ {
+	for i := 0; err == nil && i < 80; i++ {
 		err = w.step()
 	}
 	if err == nil {

@@ -66,6 +66,11 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 			from = live[0].Next()
 		}
 	}
+	for _, g := range l.gaps { // a gap needs a new identity behind it in any case
+		if g.From <= from && from < g.To {
+			from = g.To
+		}
+	}
 	id, ok := l.covering(from)
 	if !ok {
 		id = Identity{Topic: l.Topic, Partition: -1}
