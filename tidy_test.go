@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -101,8 +102,19 @@ func (f *sourceFile) imports() []string {
 
 func sourceFiles(t *testing.T) []*sourceFile {
 	t.Helper()
-	var files []*sourceFile
-	err := filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
+	files, err := parseTree()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 20 {
+		t.Fatalf("only %d files found: the test does not see the tree", len(files))
+	}
+	return files
+}
+
+// parseTree reads the tree once for all tests.
+var parseTree = sync.OnceValues(func() (files []*sourceFile, err error) {
+	err = filepath.WalkDir(".", func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -123,14 +135,8 @@ func sourceFiles(t *testing.T) []*sourceFile {
 		files = append(files, &sourceFile{filepath.ToSlash(p), string(text), parsed, fset, strings.Count(string(text), "\n")})
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 20 {
-		t.Fatalf("only %d files found: the test does not see the tree", len(files))
-	}
-	return files
-}
+	return files, err
+})
 
 func TestImportArrows(t *testing.T) {
 	for _, f := range sourceFiles(t) {

@@ -177,7 +177,7 @@ func (r *reader) addCursor(g *group, of *openFile) {
 	if f.FingerprintChanged() || !of.known {
 		fp := f.Fingerprint()
 		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.lane.id,
-			Dev: fp.Dev, Ino: fp.Ino, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
+			Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
 		of.known = true
 	}
 	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false

@@ -30,7 +30,7 @@ func TestConfigToPipeline(t *testing.T) {
 	}
 	want := pipeline.Config{
 		Kafka: pipeline.Kafka{
-			Brokers: []string{"kafka-1:9092"}, ClientID: "shipper", SASLMechanism: "SCRAM-SHA-256", SASLUser: "u", SASLPassword: "p",
+			Brokers: []string{"kafka-1:9092"}, ClientID: "shipper", SASLMechanism: "scram-sha-256", SASLUser: "u", SASLPassword: "p",
 			Compression: "zstd", AcksTimeout: 10 * time.Second, AutoCreateTopics: true,
 		},
 		Spool: pipeline.Spool{Dir: "/var/lib/shipper", RetainAckedBytes: 64 << 20},

@@ -278,7 +278,9 @@ func (s *Sink) findLoss(r *row) {
 }
 
 // samePlace says that both identities are of one partition of one topic, and
-// not of one that was deleted and created again.
+// not of one that was deleted and created again. Brokers before 2.8 give topics
+// no id.
 func (r *IdentityRecord) samePlace(other *IdentityRecord) bool {
-	return r.Partition == other.Partition && r.TopicID == other.TopicID
+	unknown := [16]byte{}
+	return r.Partition == other.Partition && (r.TopicID == other.TopicID || r.TopicID == unknown || other.TopicID == unknown)
 }

@@ -402,6 +402,7 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 	if ev.NotAppended && l.tries == 1 {
 		l.forgetDoubt()
 	}
+	l.asked = l.asked && ev.NotAppended // else there is a new attempt to look for
 	l.slow = l.slow || ev.Slow
 	switch ev.Verdict {
 	case Acked:
@@ -411,9 +412,7 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 		// refused still leads.
 		l.refused, l.refusedEpoch = true, l.flightEpoch
 		l.routeAfter = ev.Now
-		l.asked = false
 	case Retry, RetryRoute:
-		l.asked = false
 		limit := int64(backoffMaxMs)
 		if l.slow {
 			limit = backoffSlowMs

@@ -22,14 +22,14 @@ var update = flag.Bool("update", false, "write what the lane does into testdata/
 //
 //	start head=0 top=30 last=0+10@100/5 id=7 from=0 partition=2
 //	offer 0+10 id=7 from=0 partition=2 doubt old   old: an hour
-//	route ok leader=1 epoch=5     or no-leader, no-topic, denied, other-topic, other-cluster, unknown
+//	route ok leader=1 epoch=5 ms-ago=0    or no-leader, no-topic, denied, other-topic, other-cluster, unknown
 //	granted id=7 partition=2      identity-durable   ack-durable   head-durable
 //	answer NONE base=100 time=1   or the name of any other Kafka error
 //	lost / lost not-sent / lost slow     the request failed
 //	epoch-end 110 epoch=5         -1: not known; epoch of the question
 //	read-back found=110 / absent / unknown
 //	loss from=10 held=0 last=0+10@100/5 epoch=5
-//	failed CAUSE   skipped   wait 15s
+//	failed   skipped   wait 15s
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/lane/*.txt")
 	if err != nil || len(files) == 0 {
@@ -255,63 +255,80 @@ func (s *script) do(words []string) error {
 		first = words[1]
 	}
 	ev := Event{Base: -1, AppendTime: -1}
-	kind, simple := simpleWords[words[0]]
-	switch {
-	case simple:
-		ev.Kind = kind
-	case words[0] == "start":
-		s.lane = NewLane(uint64(a.int("head", 0)), uint64(a.int("top", 0)), a.acked("last"), a.identity())
-		ev.Kind = EvTick
-	case words[0] == "offer":
-		ev.Kind, ev.Identity, ev.InDoubt = EvOffer, a.identity(), a.has("doubt")
-		ev.Batch.MaxTime = s.now
-		if a.has("old") {
-			ev.Batch.MaxTime -= 3_600_000
-		}
-		_, a.err = fmt.Sscanf(first, "%d+%d", &ev.Batch.First, &ev.Batch.Count)
-	case words[0] == "route":
-		state, known := routeWords[first]
-		if !known {
-			return fmt.Errorf("no route is called %q", first)
-		}
-		s.now++ // metadata that were asked for are newer than what made the lane ask
-		ev.Kind = EvRoute
-		ev.Route = Route{State: state, Leader: int32(a.int("leader", -1)), Epoch: int32(a.int("epoch", -1)), AskedAt: s.now}
-	case words[0] == "granted":
-		ev.Kind, ev.Identity = EvGranted, a.identity()
-	case words[0] == "answer":
-		code, err := codeOf(first)
-		if err != nil {
-			return err
-		}
-		ev.Kind, ev.Verdict, ev.NotAppended, ev.Slow = EvAnswer, VerdictOf(code), NotPersisted(code), Slow(code)
-		ev.Base, ev.AppendTime = a.int("base", -1), a.int("time", -1)
-	case words[0] == "lost":
-		ev.Kind, ev.NotSent, ev.Slow = EvUnanswered, a.has("not-sent"), a.has("slow")
-	case words[0] == "epoch-end":
-		ev.Kind, ev.Route.Epoch = EvEpochEnd, int32(a.int("epoch", -1))
-		ev.Base, a.err = strconv.ParseInt(first, 10, 64)
-	case words[0] == "read-back":
-		ev.Kind, ev.Route.Epoch, ev.Found, ev.Absent = EvReadBack, int32(a.int("epoch", -1)), a.has("found"), a.has("absent")
-		ev.Base = a.int("found", -1)
-	case words[0] == "loss":
-		ev.Kind, ev.Route.Epoch, ev.Acked = EvLoss, int32(a.int("epoch", -1)), a.acked("last")
-		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
-	case words[0] == "failed":
-		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
-	case words[0] == "wait":
-		d, err := time.ParseDuration(first)
-		a.err = err
-		s.now += d.Milliseconds()
-		ev.Kind = EvTick
-	default:
-		return fmt.Errorf("no event is called %q", words[0])
+	if err := s.event(&ev, words[0], first, &a); err != nil {
+		return err
 	}
 	if a.err != nil {
 		return a.err
 	}
 	s.step(&ev)
 	return nil
+}
+
+// event makes an event of a line: a word, the word behind it, and all behind
+// the first as args.
+func (s *script) event(ev *Event, word, first string, a *args) (err error) {
+	kind, simple := simpleWords[word]
+	switch {
+	case simple:
+		ev.Kind = kind
+	case word == "start":
+		s.lane = NewLane(uint64(a.int("head", 0)), uint64(a.int("top", 0)), a.acked("last"), a.identity())
+		ev.Kind = EvTick
+	case word == "offer":
+		ev.Kind, ev.Identity, ev.InDoubt = EvOffer, a.identity(), a.has("doubt")
+		ev.Batch.MaxTime = s.now
+		if a.has("old") {
+			ev.Batch.MaxTime -= 3_600_000
+		}
+		_, err = fmt.Sscanf(first, "%d+%d", &ev.Batch.First, &ev.Batch.Count)
+	case word == "route":
+		state, known := routeWords[first]
+		if !known {
+			return fmt.Errorf("no route is called %q", first)
+		}
+		s.now++ // metadata that were asked for are newer than what made the lane ask
+		ev.Kind = EvRoute
+		ev.Route = Route{State: state, Leader: int32(a.int("leader", -1)), Epoch: int32(a.int("epoch", -1)), AskedAt: s.now - a.int("ms-ago", 0)}
+	case word == "granted":
+		ev.Kind, ev.Identity = EvGranted, a.identity()
+	case word == "answer":
+		var code int16
+		code, err = codeOf(first)
+		ev.Kind, ev.Verdict, ev.NotAppended, ev.Slow = EvAnswer, VerdictOf(code), NotPersisted(code), Slow(code)
+		ev.Base, ev.AppendTime = a.int("base", -1), a.int("time", -1)
+	case word == "lost":
+		ev.Kind, ev.NotSent, ev.Slow = EvUnanswered, a.has("not-sent"), a.has("slow")
+	case word == "wait":
+		var d time.Duration
+		d, err = time.ParseDuration(first)
+		s.now += d.Milliseconds()
+		ev.Kind = EvTick
+	default:
+		return s.finding(ev, word, first, a)
+	}
+	return err
+}
+
+// finding makes an event of the answer to a question.
+func (s *script) finding(ev *Event, word, first string, a *args) (err error) {
+	ev.Route.Epoch = int32(a.int("epoch", -1))
+	switch word {
+	case "epoch-end":
+		ev.Kind = EvEpochEnd
+		ev.Base, err = strconv.ParseInt(first, 10, 64)
+	case "read-back":
+		ev.Kind, ev.Found, ev.Absent = EvReadBack, a.has("found"), a.has("absent")
+		ev.Base = a.int("found", -1)
+	case "loss":
+		ev.Kind, ev.Acked = EvLoss, a.acked("last")
+		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
+	case "failed":
+		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
+	default:
+		return fmt.Errorf("no event is called %q", word)
+	}
+	return err
 }
 
 func codeOf(name string) (int16, error) {

@@ -310,6 +310,9 @@ func (s *Sink) addLane(l *LaneStart) {
 		r.recov = l.Head
 	}
 	id := r.identityAt(l.Head)
+	if own := r.identityAt(l.LastAck.First); !own.samePlace(&id) {
+		l.LastAck.Epoch = -1 // of a topic that is gone: it proves nothing here
+	}
 	r.lane = NewLane(l.Head, l.Top, l.LastAck, id.identity())
 	r.info.SentNext.Store(l.Head)
 	s.rows[l.ID] = r
