@@ -31,6 +31,7 @@ type entry struct {
 	ack   kafka.AckedBatch
 	id    kafka.IdentityRecord
 	index uint64      // NoticeHeadKept
+	top   uint64      // NoticeHeadKept
 	skip  kafka.Batch // NoticeSkipKept
 }
 
@@ -68,8 +69,8 @@ func (j *journal) Identity(lane uint32, id kafka.IdentityRecord) {
 }
 
 // MoveHead implements kafka.Journal.
-func (j *journal) MoveHead(lane uint32, index uint64, last kafka.AckedBatch) {
-	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, ack: last}, true)
+func (j *journal) MoveHead(lane uint32, index, top uint64, last kafka.AckedBatch) {
+	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, top: top, ack: last}, true)
 }
 
 // Skip implements kafka.Journal.
@@ -118,15 +119,27 @@ func (e *entry) addTo(c *spool.Commit) {
 		c.Identities = append(c.Identities, spool.Identity{Lane: e.lane, From: e.id.From, ClusterID: e.id.ClusterID, Topic: e.id.Topic, TopicID: e.id.TopicID,
 			Partition: e.id.Partition, ProducerID: e.id.ProducerID, Epoch: e.id.Epoch, Floor: e.id.Floor, Reason: uint8(e.id.Reason)})
 	case kafka.NoticeHeadKept:
-		c.Heads = append(c.Heads, spool.Head{Lane: e.lane, Index: e.index})
-		if e.ack.Count > 0 {
-			c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
-		}
+		e.addHead(c)
 	case kafka.NoticeSkipKept:
 		c.Gaps = append(c.Gaps, spool.Gap{Lane: e.lane, From: e.skip.First, To: e.skip.Next(), Records: uint64(e.skip.Count), Reason: spool.GapDamaged})
 	default:
 		panic("BUG: an unknown entry in the journal")
 	}
+}
+
+// addHead moves the head back with the ack that still proves something. If the
+// brokers lost what lies between, and the spool does not hold it, a gap names
+// it; it brings the head to where it belongs.
+func (e *entry) addHead(c *spool.Commit) {
+	h := spool.Head{Lane: e.lane, Index: e.index, Top: e.top}
+	if e.ack.Count > 0 {
+		if e.ack.Next() < e.index {
+			h.Index = e.ack.Next()
+			c.Gaps = append(c.Gaps, spool.Gap{Lane: e.lane, From: h.Index, To: e.index, Records: e.index - h.Index, Reason: spool.GapLostByBroker})
+		}
+		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
+	}
+	c.Heads = append(c.Heads, h)
 }
 
 func spoolAck(lane uint32, a *kafka.AckedBatch) spool.Ack {

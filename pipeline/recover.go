@@ -55,7 +55,7 @@ func sinkAck(a spool.Ack, ids []spool.Identity) kafka.AckedBatch {
 }
 
 func laneStart(s *spool.LaneState, info kafka.LaneInfo) *kafka.LaneStart {
-	l := &kafka.LaneStart{LaneInfo: info, Head: s.Head, LastAck: sinkAck(s.LastAck, s.Identities)}
+	l := &kafka.LaneStart{LaneInfo: info, Head: s.Head, Top: s.Top, LastAck: sinkAck(s.LastAck, s.Identities)}
 	for i := range s.Identities {
 		l.Identities = append(l.Identities, sinkIdentity(&s.Identities[i]))
 	}
@@ -65,7 +65,13 @@ func laneStart(s *spool.LaneState, info kafka.LaneInfo) *kafka.LaneStart {
 	return l
 }
 
+// heldBatch is an acked batch that the spool holds. One that was acked together
+// with a later one has no ack of its own, and proves nothing.
 func heldBatch(h spool.AckedBatch) kafka.HeldBatch {
 	ref := sinkRef(h.Ref)
-	return kafka.HeldBatch{Ref: ref, Acked: kafka.AckedBatch{Batch: ref.Batch, Base: h.Ack.BaseOffset, End: h.Ack.BaseOffset + int64(h.Ack.Count), Epoch: h.Ack.LeaderEpoch}}
+	acked := kafka.AckedBatch{Batch: ref.Batch, Epoch: -1}
+	if h.Ack.Count > 0 {
+		acked.Base, acked.End, acked.Epoch = h.Ack.BaseOffset, h.Ack.BaseOffset+int64(h.Ack.Count), h.Ack.LeaderEpoch
+	}
+	return kafka.HeldBatch{Ref: ref, Acked: acked}
 }

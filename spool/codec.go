@@ -118,6 +118,7 @@ func (e *encoder) commit(c *Commit) {
 		e.begin(entryHead)
 		e.uint(uint64(h.Lane))
 		e.uint(h.Index)
+		e.uint(h.Top)
 		e.end()
 	}
 	for i := range c.Acks {
@@ -372,7 +373,7 @@ func (d *decoder) ack() Ack {
 	return Ack{Lane: d.u32(), First: d.uint(), Count: d.u32(), BaseOffset: d.int(), LeaderEpoch: int32(d.signed(32))}
 }
 
-func (d *decoder) head() Head { return Head{Lane: d.u32(), Index: d.uint()} }
+func (d *decoder) head() Head { return Head{Lane: d.u32(), Index: d.uint(), Top: d.uint()} }
 
 func (d *decoder) gap() Gap {
 	return Gap{

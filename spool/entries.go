@@ -153,6 +153,7 @@ func (a Ack) Next() uint64 { return a.First + uint64(a.Count) }
 type Head struct {
 	Lane  uint32
 	Index uint64
+	Top   uint64 // the head before it began to move back; kept until the head is there again, 0: none
 }
 
 // Gap names records that will not be delivered: indexes of a lane, or bytes of

@@ -104,7 +104,7 @@ func writeFixture(t *testing.T, dir string) {
 	l, _ = mustOpen(t, memOptions(mem)) // a checkpoint with all of it
 	mustAppend(t, l, []Batch{testBatch(1, 5, 2, 50), testBatch(1, 7, 3, 50)}, &Commit{
 		Cursors: []Cursor{{Source: 1, Offset: 1000, State: Discard}},
-		Heads:   []Head{{Lane: 2, Index: 0}},
+		Heads:   []Head{{Lane: 2, Index: 0, Top: 1}},
 	})
 	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 5, To: 7, Records: 2, Reason: GapRefused, DeadLetter: "dead/1"}}})
 	mustSync(t, l)

@@ -58,7 +58,7 @@ func FuzzReplay(f *testing.F) {
 		Lanes: []Lane{{1, "b", "t", 2}}, Sources: []Source{{ID: 9, Path: string(bytes.Repeat([]byte{'p'}, 300)), Prefix: 1}},
 		Cursors:    []Cursor{{Source: 9, Offset: 1 << 50, Anchor: 7, AnchorBytes: 32, State: Discard, Part: 4}},
 		Identities: []Identity{{Lane: 1, From: 3, ClusterID: "c", Topic: "t", Partition: -1, ProducerID: 1 << 60, Epoch: -1, Floor: -1, Reason: 2}},
-		Heads:      []Head{{1, 2}}, Acks: []Ack{{1, 2, 3, 4, 5}}, Gaps: []Gap{{Lane: 1, From: 7, To: 9, Records: 2, Reason: 1, DeadLetter: "d"}},
+		Heads:      []Head{{Lane: 1, Index: 2, Top: 4}}, Acks: []Ack{{1, 2, 3, 4, 5}}, Gaps: []Gap{{Lane: 1, From: 7, To: 9, Records: 2, Reason: 1, DeadLetter: "d"}},
 	})
 	e.next(1, 20)
 	f.Add(e.buf)

@@ -471,7 +471,7 @@ func (w *world) heal(id uint32) error {
 		}
 	}
 	l.head, l.lastAck = acked[x].First, Ack{}
-	c := &Commit{Heads: []Head{{id, l.head}}}
+	c := &Commit{Heads: []Head{{Lane: id, Index: l.head}}}
 	if x > 0 && acked[x-1].Ack.Count > 0 && acked[x-1].Next() == l.head {
 		l.lastAck = acked[x-1].Ack
 		c.Acks = []Ack{l.lastAck}

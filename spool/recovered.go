@@ -20,6 +20,7 @@ type LaneState struct {
 	Lane
 	Next    uint64 // index the next new record gets
 	Head    uint64 // first index not durably acked; behind a gap that began there
+	Top     uint64 // where the head was before it began to move back; 0: it is not moving back
 	LastAck Ack    // Count 0: none
 	// Identities are ascending by From; those of a frame that is held or will
 	// be written. The last is this start's, without producer id.

@@ -34,7 +34,7 @@ func (r *recovery) settleLanes() []LaneState {
 	r.pruneLanes()
 	for i, id := range ids {
 		l, out := r.state.lanes[id], &lanes[i]
-		out.Next, out.Head, out.LastAck = l.next, l.head, l.lastAck
+		out.Next, out.Head, out.Top, out.LastAck = l.next, l.head, l.top, l.lastAck
 		out.Identities = slices.Clone(l.identities)
 		for _, g := range l.gaps {
 			if g.To > l.head {

@@ -28,6 +28,7 @@ type lane struct {
 	Lane
 	next       uint64 // index the next new record gets
 	head       uint64 // first index not acked; never inside a gap
+	top        uint64 // a heal moved the head back from here; 0: none
 	lastAck    Ack
 	identities []Identity // ascending From; each covers up to the next one
 	gaps       []Gap      // ascending From
@@ -132,7 +133,7 @@ func (l *lane) covering(index uint64) (id Identity, ok bool) {
 func (s *state) setHead(h Head) error {
 	l, err := s.lane(h.Lane)
 	if err == nil {
-		l.head, l.lastAck = h.Index, Ack{}
+		l.head, l.top, l.lastAck = h.Index, h.Top, Ack{}
 		s.raiseNext(l, h.Index)
 		s.touched = append(s.touched, l)
 	}
@@ -186,14 +187,21 @@ func (s *state) passGaps() {
 				l.head = g.To
 			}
 		}
+		if l.head >= l.top {
+			l.top = 0
+		}
 	}
 	s.touched = s.touched[:0]
 }
 
 // prune forgets identities and gaps of which no frame is held: held is the
-// lowest index of the lane in any segment.
+// lowest index of the lane in any segment. The last ack keeps its identity,
+// which says in which partition it proves something.
 func (l *lane) prune(held uint64) {
 	held = min(held, l.head)
+	if l.lastAck.Count > 0 {
+		held = min(held, l.lastAck.First)
+	}
 	first := 0
 	for first+1 < len(l.identities) && l.identities[first+1].From <= held {
 		first++
@@ -268,6 +276,7 @@ func (s *state) appendState(e *encoder, segments []segmentEnd) {
 		e.uint(l.next)
 		e.uint(l.head)
 		e.ackBody(&l.lastAck)
+		e.uint(l.top)
 		e.end()
 		for i := range l.identities {
 			e.identity(&l.identities[i])
@@ -360,10 +369,10 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 	case entrySegment:
 		seg = segmentEnd{number: d.u32(), seed: d.u64(), end: int64(d.u32()) * blockBytes, cut: d.small(1) == 1}
 	case entryLaneState:
-		id, next, head, ack := d.u32(), d.uint(), d.uint(), d.ack()
+		id, next, head, ack, top := d.u32(), d.uint(), d.uint(), d.ack(), d.uint()
 		if l, lerr := s.lane(id); d.err == nil && lerr == nil {
 			s.total += next - l.next
-			l.next, l.head, l.lastAck = next, head, ack
+			l.next, l.head, l.lastAck, l.top = next, head, ack, top
 		} else {
 			err = lerr
 		}

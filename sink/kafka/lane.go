@@ -131,6 +131,9 @@ func (l *Lane) Cause() Cause { return l.cause }
 // Partition is the partition of the identity at Head; -1: not chosen yet.
 func (l *Lane) Partition() int32 { return l.id.Partition }
 
+// Acked says that the batch at Head is in Kafka and only its ack is not durable.
+func (l *Lane) Acked() bool { return l.busy == busyAck }
+
 // InDoubt says that the batch at Head may be in a log.
 func (l *Lane) InDoubt() bool { return l.doubt }
 

@@ -18,7 +18,7 @@ type stats struct {
 
 // Stats is a snapshot of the sink's counters since the start.
 type Stats struct {
-	AckedRecords, AckedBatches uint64 // outcome durable
+	AckedRecords, AckedBatches uint64 // the broker has them
 	SentBatches                uint64 // attempts
 	Retries                    uint64 // attempts without success
 	Refusals                   uint64 // by sequence: 0 in a healthy cluster
@@ -49,7 +49,7 @@ func (s *Sink) report(r *row, a Action) {
 		log.Info("the broker's answer shows that records reported as possibly doubled are there once")
 	case ReportLost:
 		s.stats.lost.Add(a.Records)
-		log.Error("the brokers lost records that they had acknowledged, and the spool no longer holds them", "least", a.Records)
+		log.Error("the brokers lost records that they had acknowledged, and the spool no longer holds them", "at_most", a.Records)
 	case ReportHealed:
 		s.stats.healed.Add(a.Records)
 		log.Warn("the brokers lost records that they had acknowledged; they are sent again from the spool")
@@ -125,8 +125,12 @@ func (s *Sink) age() {
 	s.nextAge = now + 1000
 	oldest := int64(0)
 	for _, r := range s.rows {
-		if r.queue.len() > 0 && (oldest == 0 || r.queue.at(0).MaxTime < oldest) {
-			oldest = r.queue.at(0).MaxTime
+		first := 0
+		if r.lane.Acked() {
+			first = 1 // in Kafka; only our note of it is not on disk
+		}
+		if r.queue.len() > first && (oldest == 0 || r.queue.at(first).MaxTime < oldest) {
+			oldest = r.queue.at(first).MaxTime
 		}
 	}
 	s.stats.oldestMs.Store(oldest)

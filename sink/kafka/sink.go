@@ -73,11 +73,13 @@ type HeldBatch struct {
 // implements it. No method blocks. Each is answered, once the entry is
 // durable, by the Notice of the same name.
 type Journal interface {
-	Ack(lane uint32, a AckedBatch, urgent bool)          // NoticeAckKept
-	Identity(lane uint32, id IdentityRecord)             // NoticeIdentityKept
-	MoveHead(lane uint32, index uint64, last AckedBatch) // NoticeHeadKept: the head is index again, the last ack below it is last
-	Skip(lane uint32, b Batch)                           // NoticeSkipKept: a gap stands for a batch that cannot be read
-	Held(lane uint32)                                    // NoticeHeld
+	Ack(lane uint32, a AckedBatch, urgent bool) // NoticeAckKept
+	Identity(lane uint32, id IdentityRecord)    // NoticeIdentityKept
+	// MoveHead: the head is index again, of a step back that began at top; last is the last ack that proves something
+	// (Count 0: none does), and what is between it and index is lost. NoticeHeadKept.
+	MoveHead(lane uint32, index, top uint64, last AckedBatch)
+	Skip(lane uint32, b Batch) // NoticeSkipKept: a gap stands for a batch that cannot be read
+	Held(lane uint32)          // NoticeHeld
 }
 
 // NoticeKind names what the committer tells the sink.
@@ -284,8 +286,6 @@ func (s *Sink) take(n *Notice) {
 		r.queue.push(n.Ref)
 		s.feed(r)
 	case NoticeAckKept:
-		s.stats.ackedRecords.Add(uint64(r.queue.at(0).Count))
-		s.stats.ackedBatches.Add(1)
 		r.queue.pop()
 		s.step(r, Event{Kind: EvAckKept})
 	case NoticeIdentityKept:
@@ -402,9 +402,11 @@ func (s *Sink) perform(r *row, a Action) {
 	case ActSend:
 		s.enqueue(r, a)
 	case ActAck:
+		s.stats.ackedRecords.Add(uint64(a.Acked.Count))
+		s.stats.ackedBatches.Add(1)
 		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1)
 	case ActMoveHead:
-		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Acked)
+		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Top, a.Acked)
 	case ActWake:
 		if at := int64(a.Index); at != r.wakeAt {
 			r.wakeAt = at

@@ -20,6 +20,7 @@ type loop struct {
 	kept    []Notice
 	offsets []atomic.Int64 // by partition
 	tick    *time.Ticker
+	done    uint64 // acks made durable
 }
 
 func (l *loop) Ack(lane uint32, _ AckedBatch, _ bool) {
@@ -30,9 +31,9 @@ func (l *loop) Identity(lane uint32, _ IdentityRecord) {
 	l.kept = append(l.kept, Notice{Kind: NoticeIdentityKept, ID: lane})
 }
 
-func (l *loop) MoveHead(uint32, uint64, AckedBatch) { panic("not in a healthy cluster") }
-func (l *loop) Skip(uint32, Batch)                  { panic("not in a healthy cluster") }
-func (l *loop) Held(uint32)                         { panic("not in a healthy cluster") }
+func (l *loop) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("not in a healthy cluster") }
+func (l *loop) Skip(uint32, Batch)                          { panic("not in a healthy cluster") }
+func (l *loop) Held(uint32)                                 { panic("not in a healthy cluster") }
 
 // ReadBatch makes every lane's batches the same.
 func (l *loop) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
@@ -90,13 +91,18 @@ func (l *loop) offer() {
 
 // turn does what Run does between two waits, until all that was offered is acked.
 func (l *loop) turn() {
-	for want := l.sink.stats.ackedBatches.Load() + uint64(l.lanes); l.sink.stats.ackedBatches.Load() < want; {
+	for want := l.done + uint64(l.lanes); l.done < want; {
+		for i := range l.kept {
+			if l.kept[i].Kind == NoticeAckKept {
+				l.done++
+			}
+		}
 		l.sink.Deliver(l.kept)
 		l.kept = l.kept[:0]
 		l.sink.takeNotices()
 		l.sink.dispatch()
 		l.sink.wake()
-		if len(l.kept) > 0 || l.sink.stats.ackedBatches.Load() >= want {
+		if len(l.kept) > 0 || l.done >= want {
 			continue
 		}
 		select {
