@@ -6,15 +6,20 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME    ?= 30s
 BENCH       ?= .
 
-.PHONY: test lint kafka-note build bench fuzz demo clean
+.PHONY: test test-long lint kafka-note build bench fuzz demo clean
 
 test: lint kafka-note
 	$(GO) test -race -timeout 5m ./...
+
+# The sequencer on real brokers that are killed, frozen, cut off and elected uncleanly: 15 to 20 minutes.
+test-long: kafka-note
+	$(GO) test -tags long -timeout 45m -count=1 -v -run 'Test(S[123]|Topic|Leader|Frozen|Unclean|Partitions|Write|RealKill9Long|Recut)' ./internal/e2e
 
 # gofmt, go vet, staticcheck. The rules of the house are tidy_test.go, part of the tests.
 lint:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not gofmt-ed: $$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
+	$(GO) vet -tags long ./internal/e2e
 	$(GO) run $(STATICCHECK) ./...
 
 # Tests against real Kafka start brokers from Apache's Maven artefacts; without Java or Maven they are skipped, which is said here
