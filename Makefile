@@ -9,7 +9,7 @@ BENCH       ?= .
 .PHONY: test test-long lint kafka-note build bench fuzz demo clean
 
 test: lint kafka-note
-	$(GO) test -race -timeout 5m ./...
+	$(GO) test -race -timeout 5m -parallel 6 ./...
 
 # The sequencer on real brokers that are killed, frozen, cut off and elected uncleanly: 15 to 20 minutes.
 test-long: kafka-note

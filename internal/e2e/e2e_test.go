@@ -30,11 +30,13 @@ type brokers struct {
 	topic     string
 	kafka     string // more of the config's kafka section
 	read      kafkatest.ReadOptions
+	fake      *kfake.Cluster // nil: real
 }
 
-// embedded starts kfake behind proxies, with one topic.
+// embedded starts kfake behind proxies, with one topic. Tests on it run side by side: they wait more than they work.
 func embedded(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers {
 	t.Helper()
+	t.Parallel()
 	pn := kafkatest.NewProxyNet(t)
 	opts = append(opts, kfake.NumBrokers(3), kfake.SeedTopics(partitions, topicName), kfake.ListenFn(pn.Listen))
 	c, err := kfake.NewCluster(opts...)
@@ -42,7 +44,7 @@ func embedded(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	b := &brokers{bootstrap: c.ListenAddrs(), topic: topicName}
+	b := &brokers{bootstrap: c.ListenAddrs(), topic: topicName, fake: c}
 	for i := range 3 {
 		b.proxies = append(b.proxies, pn.Proxy(i))
 	}
