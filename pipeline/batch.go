@@ -56,12 +56,21 @@ const (
 	// default, and raw and compressed buffer each fit in 1 MiB.
 	batchBytesMax = 1_020_000
 
-	groupOverheadBytes = 4 << 10 // frame headers and entries of a small group
-	cursorEntryBytes   = 64
-	groupFilesMax      = 4096
+	groupOverheadBytes = 4 << 10 // frame headers, and the entry of one lane
+	filesBytesMin      = 16 << 10
+	pathBytesMax       = 5 << 10 // entries of one file
+	fileEntriesBytes   = 160     // of a file's source and cursor entries, but for its names
 )
 
-// batchBytes is the raw size of a full batch for lines of up to lineBytesMax.
-func batchBytes(lineBytesMax int) int {
-	return max(batchBytesMax, lineBytesMax+kafka.RecordOverheadMax)
+// batchBytes is the raw size of a full batch for lines of up to lineBytesMax,
+// in a spool that takes groups of up to groupMax.
+func batchBytes(lineBytesMax int, groupMax int64) int {
+	return max(int(min(batchBytesMax, groupMax*7/8)), lineBytesMax+kafka.RecordOverheadMax)
+}
+
+// filesBytes is what is left in a group beside a full batch, for the entries
+// of the files with lines in it: a batch that is fed by many files is ended
+// when they fill it.
+func filesBytes(lineBytesMax int, groupMax int64) int64 {
+	return groupMax - groupOverheadBytes - int64(kafka.SealBytesMax(batchBytes(lineBytesMax, groupMax)))
 }

@@ -138,18 +138,18 @@ func (a *Agent) transport() kafka.Transport {
 // connect makes the stages and gives them what the spool remembers.
 func (a *Agent) connect(rec *spool.Recovered) error {
 	cfg := &a.cfg
+	groupMax := a.spool.GroupBytesMax()
 	for i := range cfg.Sources {
-		most := int64(kafka.SealBytesMax(batchBytes(cfg.Sources[i].LineBytesMax)) + groupOverheadBytes)
-		if most > a.spool.GroupBytesMax() {
-			return fmt.Errorf("spool %s: a batch of source %s can be %d bytes, but its segments take groups of %d: raise spool.max_bytes or lower max_line_bytes",
-				cfg.Spool.Dir, cfg.Sources[i].Name, most, a.spool.GroupBytesMax())
+		if s := &cfg.Sources[i]; filesBytes(s.LineBytesMax, groupMax) < filesBytesMin {
+			return fmt.Errorf("spool %s: its segments take groups of %d bytes, too few for the lines of source %s: raise spool.max_bytes or lower max_line_bytes to %d",
+				cfg.Spool.Dir, groupMax, s.Name, groupMax*7/8)
 		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
 	b := &budget{free: max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)}
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
-			groupMax: a.spool.GroupBytesMax(), notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}
+			groupMax: groupMax, notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}
 		b.freed = append(b.freed, r.notify)
 		a.readers = append(a.readers, r)
 	}

@@ -45,16 +45,17 @@ type reader struct {
 // openLane is a lane as its reader sees it.
 type openLane struct {
 	*lane
-	known   bool   // the spool has its Lane entry, or will with a group that was handed over
-	next    uint64 // index of the next record
-	sealed  uint64 // index behind the last batch handed over
-	builder kafka.Builder
-	raw     []byte    // the builder's buffer; nil: none
-	out     []byte    // room to compress it into
-	size    int       // of the next buffer: what the lane needed last
-	since   time.Time // of the oldest record or cursor not handed over
-	dirty   []*openFile
-	listed  bool // in reader.open
+	known      bool   // the spool has its Lane entry, or will with a group that was handed over
+	next       uint64 // index of the next record
+	sealed     uint64 // index behind the last batch handed over
+	builder    kafka.Builder
+	raw        []byte    // the builder's buffer; nil: none
+	out        []byte    // room to compress it into
+	size       int       // of the next buffer: what the lane needed last
+	since      time.Time // of the oldest record or cursor not handed over
+	dirty      []*openFile
+	filesBytes int64 // of the entries of dirty, at most
+	listed     bool  // in reader.open
 
 	families map[string]*generations
 }
@@ -151,6 +152,7 @@ func (r *reader) takeMail(now time.Time) {
 			// Also an empty one: if it is renamed or grows while the agent is
 			// down, this is how it is known again.
 			r.touch(of, now)
+			r.sealCrowd(ol)
 		}
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
@@ -164,12 +166,14 @@ func (r *reader) takeMail(now time.Time) {
 	}
 }
 
-// touch notes that a file's cursor has moved since the last group.
+// touch notes that a file's cursor has moved since the last group. It must not
+// be called while lines are taken from another file of the lane.
 func (r *reader) touch(of *openFile, now time.Time) {
 	ol := of.lane
 	if !of.dirty {
 		of.dirty = true
 		ol.dirty = append(ol.dirty, of)
+		ol.filesBytes += fileEntriesBytes + int64(len(of.f.Path())+len(of.f.Block()))
 	}
 	if !ol.listed {
 		ol.listed, ol.since = true, now
@@ -253,6 +257,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 		}
 		if of.f.Cursor() != of.cursor {
 			r.touch(of, now)
+			r.sealCrowd(of.lane)
 		}
 		left -= n
 		if blocked || st.EOF {

@@ -15,7 +15,7 @@ import (
 // budget has nothing left; it will tell.
 func (r *reader) room(of *openFile, n int) bool {
 	ol := of.lane
-	most := batchBytes(r.source(of).LineBytesMax)
+	most := batchBytes(r.source(of).LineBytesMax, r.groupMax)
 	need := ol.builder.Bytes() + n + kafka.RecordOverheadMax
 	if need > most || ol.builder.Count() == kafka.RecordsMax {
 		r.sealFull(of)
@@ -46,6 +46,14 @@ func (r *reader) sealFull(of *openFile) {
 		panic("BUG: a full batch holds no line of a file whose cursor moved")
 	}
 	r.seal([]*openLane{of.lane})
+}
+
+// sealCrowd ends a batch that so many files have fed that the entries of one
+// more might not fit into its group.
+func (r *reader) sealCrowd(ol *openLane) {
+	if ol.filesBytes > filesBytes(r.cfg.Sources[ol.block].LineBytesMax, r.groupMax)-pathBytesMax {
+		r.seal([]*openLane{ol})
+	}
 }
 
 // grow moves the open batch into a buffer for size bytes, with room beside it
@@ -128,8 +136,8 @@ func (r *reader) seal(lanes []*openLane) {
 	}
 	g := &group{}
 	for _, ol := range lanes {
-		bytes := int64(groupOverheadBytes + kafka.SealBytesMax(ol.builder.Bytes()) + cursorEntryBytes*len(ol.dirty))
-		if len(g.batches) > 0 && g.bytes+bytes > r.groupMax {
+		bytes := groupOverheadBytes + int64(kafka.SealBytesMax(ol.builder.Bytes())) + ol.filesBytes
+		if g.bytes > 0 && g.bytes+bytes > r.groupMax {
 			r.hand(g)
 			g = &group{}
 		}
@@ -169,7 +177,7 @@ func (r *reader) sealLane(g *group, ol *openLane) {
 		r.addCursor(g, of)
 	}
 	clear(ol.dirty)
-	ol.dirty, ol.listed = ol.dirty[:0], false
+	ol.dirty, ol.filesBytes, ol.listed = ol.dirty[:0], 0, false
 }
 
 func (r *reader) addCursor(g *group, of *openFile) {

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -31,6 +32,7 @@ type brokers struct {
 	kafka     string // more of the config's kafka section
 	read      kafkatest.ReadOptions
 	fake      *kfake.Cluster // nil: real
+	maxBytes  string         // of the spool
 }
 
 // embedded starts kfake behind proxies, with one topic. Tests on it run side by side: they wait more than they work.
@@ -82,7 +84,7 @@ type source struct{ name, glob string }
 func (b *brokers) config(spoolDir string, sources []source) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "kafka:\n  brokers: [%q]\n%s", strings.Join(b.bootstrap, `", "`), b.kafka)
-	fmt.Fprintf(&s, "spool:\n  dir: %s\n  max_bytes: 512MiB\ndefaults:\n  linger: 200ms\nsources:\n", spoolDir)
+	fmt.Fprintf(&s, "spool:\n  dir: %s\n  max_bytes: %s\ndefaults:\n  linger: 200ms\nsources:\n", spoolDir, cmp.Or(b.maxBytes, "512MiB"))
 	for _, x := range sources {
 		fmt.Fprintf(&s, "  - name: %s\n    paths: [%q]\n    topic: %s\n", x.name, x.glob, b.topic)
 	}
@@ -146,6 +148,21 @@ func TestShipsAndStops(t *testing.T) {
 	w.check()
 	w.stop()
 	w.writer.Write(5_000)
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
+// So many files feed a lane that their cursors would not fit beside its batch in the groups of a small spool.
+func TestManyFilesSmallSpool(t *testing.T) {
+	b := embedded(t, 1)
+	b.maxBytes = "64MiB"
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 3_000, Name: "app-" + strings.Repeat("long-name-", 18)})
+	w.writer.Write(6_000)
+	w.agent.Start()
+	w.check()
+	w.agent.Kill9()
+	w.writer.Write(6_000)
 	w.agent.Start()
 	w.check()
 	w.stop()
