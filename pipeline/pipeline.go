@@ -35,7 +35,7 @@ const (
 	groupsQueueMax  = 16
 	sinkGrace       = 3 * time.Second // for answers under way at a stop
 	slowMetadataMax = 10 * time.Second
-	budgetShare     = 4 // of MemoryBytesMax
+	budgetShare     = 5 // of MemoryBytesMax
 	budgetBytesMin  = 8 << 20
 	memoryBytesBase = 128 << 20
 )
@@ -146,7 +146,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
-	b := &budget{free: max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)}
+	b := newBudget(max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare))
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
 			groupMax: groupMax, notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}

@@ -36,6 +36,7 @@ type reader struct {
 	stats    readStats
 
 	block []byte
+	short int64  // the budget was too empty: bytes to wait for; 0: it was not
 	round uint64 // of turns
 	lanes map[uint32]*openLane
 	files []*openFile
@@ -89,12 +90,11 @@ type readStats struct {
 }
 
 const (
-	blockBytesMin  = 256 << 10 // one read
-	turnBytesMax   = 1 << 20   // of one file before the next file's turn
-	fillLingerMax  = 10 * time.Second
-	releaseAfter   = time.Second // idle beyond the idle flush before a file is given back
-	pollInterval   = time.Second
-	bufferBytesMin = 4 << 10
+	blockBytesMin = 256 << 10 // one read
+	turnBytesMax  = 1 << 20   // of one file before the next file's turn
+	fillLingerMax = 10 * time.Second
+	releaseAfter  = time.Second // idle beyond the idle flush before a file is given back
+	pollInterval  = time.Second
 )
 
 // mailbox carries files from the watcher to a reader and never blocks either.
@@ -185,7 +185,10 @@ func (r *reader) touch(of *openFile, now time.Time) {
 // has more.
 func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	kept := r.files[:0]
-	blocked := false
+	blocked := !r.budget.has(r.short)
+	if !blocked {
+		r.short = 0
+	}
 	r.round++
 	for _, of := range r.files {
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,8 +19,11 @@ import (
 
 // bench is a reader with a compressor behind it and no spool: groups are taken and their buffers given back.
 type bench struct {
-	r *reader
-	d *dispatch
+	r       *reader
+	d       *dispatch
+	largest atomic.Int64  // group, in bytes
+	records atomic.Uint64 // in groups
+	batch   atomic.Int64  // largest, in bytes
 }
 
 func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
@@ -33,7 +38,7 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	}
 	cfg := &Config{Sources: []Source{{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, IdleFlush: time.Hour}}}
 	work, groups := make(chan *batch, 16), make(chan *group, 16)
-	b := &budget{free: budgetBytes}
+	b := newBudget(budgetBytes)
 	x := &bench{}
 	x.r = &reader{cfg: cfg, log: slog.New(slog.DiscardHandler), start: time.Now(), budget: b, work: work, groups: groups, dead: make(chan struct{}),
 		groupMax: 16 << 20, notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), lanes: map[uint32]*openLane{}}
@@ -42,8 +47,11 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	go compress(compressor, work, b)
 	go func() {
 		for g := range groups {
+			x.largest.Store(max(x.largest.Load(), g.bytes))
+			x.records.Add(g.records)
 			for _, y := range g.batches {
 				<-y.ready
+				x.batch.Store(max(x.batch.Load(), int64(kafka.HeaderBytes+len(y.sealed.Records))))
 				b.give(y.out)
 			}
 		}
@@ -121,6 +129,58 @@ func TestTinyBudget(t *testing.T) {
 	x.readAll(t, path)
 	if got := x.r.stats.lines.Load(); got != 100_000 {
 		t.Fatalf("%d lines were read, want 100000", got)
+	}
+}
+
+// A full batch stays below what brokers take by default, however large the buffers are that it is made in.
+func TestBatchesFitTheBroker(t *testing.T) {
+	path, _ := corpus(t, 100_000)
+	x := newBench(t, "none", 64<<20)
+	x.readAll(t, path)
+	for x.records.Load() < 100_000 {
+		runtime.Gosched()
+	}
+	const brokerMax = 1_048_588
+	if got := x.batch.Load(); got < batchBytesMax/2 || got > brokerMax {
+		t.Fatalf("the largest batch has %d bytes, brokers take %d", got, brokerMax)
+	}
+}
+
+// Thousands of files feed one lane at once, in a spool of small groups.
+func TestGroupsFit(t *testing.T) {
+	const files = 2_000
+	dir := t.TempDir()
+	for i := range files {
+		path := filepath.Join(dir, fmt.Sprintf("%s-%d.log", strings.Repeat("long-name-", 20), i))
+		if err := os.WriteFile(path, []byte("a line\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := newBench(t, "none", 64<<20)
+	x.r.groupMax = 128 << 10
+	x.r.cfg.Sources[0].LineBytesMax, x.r.cfg.Sources[0].Lanes = 1000, 1
+	x.d.slots = slotsOf(x.r.cfg.Sources)
+	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{dir + "/*"}, LineBytesMax: 1000}}, NoInotify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx, x.d) }()
+	for x.r.stats.lines.Load() < files {
+		x.r.takeMail(time.Now())
+		x.r.turns(ctx, time.Now())
+	}
+	x.r.seal(x.r.open)
+	stop()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	for x.records.Load() < files {
+		runtime.Gosched()
+	}
+	if got := x.largest.Load(); got > x.r.groupMax {
+		t.Fatalf("a group of up to %d bytes in a spool that takes %d", got, x.r.groupMax)
 	}
 }
 

@@ -22,11 +22,13 @@ func (r *reader) room(of *openFile, n int) bool {
 		need = n + kafka.RecordOverheadMax
 	}
 	want := min(most, max(need, ol.size, 4*cap(ol.raw), bufferBytesMin))
-	if r.grow(ol, want) || want > need && r.grow(ol, need) {
+	if r.grow(ol, want, most) || want > need && r.grow(ol, need, most) {
 		return true
 	}
-	// Nothing left: what this reader holds is part of the reason.
+	// Nothing left: what this reader holds is part of the reason. It reads on
+	// when there is room for a full batch, not for every buffer given back.
 	r.stats.blocked.Add(1)
+	r.short = r.budget.batch(most)
 	r.markCursor(of)
 	r.seal(r.open)
 	return false
@@ -57,18 +59,20 @@ func (r *reader) sealCrowd(ol *openLane) {
 }
 
 // grow moves the open batch into a buffer for size bytes, with room beside it
-// for the compressed records, so that sealing never has to wait.
-func (r *reader) grow(ol *openLane, size int) bool {
+// for the compressed records, so that sealing never has to wait. Buffers come in
+// powers of two; a batch never uses more than most of one.
+func (r *reader) grow(ol *openLane, size, most int) bool {
 	raw := r.budget.take(size)
 	if raw == nil {
 		return false
 	}
-	out := r.budget.take(kafka.SealBytesMax(cap(raw)))
+	room := min(cap(raw), most)
+	out := r.budget.take(kafka.SealBytesMax(room))
 	if out == nil {
 		r.budget.give(raw)
 		return false
 	}
-	ol.builder.Grow(raw)
+	ol.builder.Grow(raw[:0:room])
 	r.budget.give(ol.raw)
 	r.budget.give(ol.out)
 	ol.raw, ol.out = raw, out

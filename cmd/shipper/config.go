@@ -26,7 +26,7 @@ const (
 	// spoolBytesMin holds the eight smallest segments a spool needs.
 	spoolBytesMin = 32 << 20
 
-	// A quarter of the memory is the budget between read and spool, and one line may take a quarter of that.
+	// A fifth of the memory is the budget between read and spool. A line is in it twice: in its batch, and in the room to compress that.
 	lineMemoryShare = 16
 )
 

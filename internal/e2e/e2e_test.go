@@ -157,11 +157,7 @@ func TestShipsAndStops(t *testing.T) {
 func TestManyFilesSmallSpool(t *testing.T) {
 	b := embedded(t, 1)
 	b.maxBytes = "64MiB"
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 3_000, Name: "app-" + strings.Repeat("long-name-", 18)})
-	w.writer.Write(6_000)
-	w.agent.Start()
-	w.check()
-	w.agent.Kill9()
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 6_000, Name: "app-" + strings.Repeat("long-name-", 18)})
 	w.writer.Write(6_000)
 	w.agent.Start()
 	w.check()
