@@ -47,10 +47,10 @@ func bufferBytes(class int) int64 {
 
 func newBudget(bytes int64) *budget { return &budget{total: bytes, free: bytes} }
 
-// batch is what a batch of n raw bytes takes with the room to compress it into,
-// but never more than half of all.
-func (b *budget) batch(n int) int64 {
-	return min(bufferBytes(bufferClass(n))+bufferBytes(bufferClass(kafka.SealBytesMax(n))), b.total/2)
+// batchMemory is what a batch of n raw bytes takes, with the room to compress it
+// into.
+func batchMemory(n int) int64 {
+	return bufferBytes(bufferClass(n)) + bufferBytes(bufferClass(kafka.SealBytesMax(n)))
 }
 
 // has says whether n bytes are left.

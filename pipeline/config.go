@@ -13,7 +13,7 @@ type Config struct {
 	Spool   Spool
 	Sources []Source
 
-	// MemoryBytesMax bounds the heap of the process. A fifth of it is the
+	// MemoryBytesMax bounds the heap of the process. An eighth of it is the
 	// budget for bytes between read and spool.
 	MemoryBytesMax int64
 

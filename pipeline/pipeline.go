@@ -35,7 +35,8 @@ const (
 	groupsQueueMax  = 16
 	sinkGrace       = 3 * time.Second // for answers under way at a stop
 	slowMetadataMax = 10 * time.Second
-	budgetShare     = 5 // of MemoryBytesMax
+	budgetShare     = 8  // of MemoryBytesMax
+	gcPercent       = 25 // little is allocated once all is warm: a small heap costs nothing
 	budgetBytesMin  = 8 << 20
 	memoryBytesBase = 128 << 20
 )
@@ -65,6 +66,7 @@ func Open(cfg Config) (*Agent, error) {
 		cfg.MemoryBytesMax = memoryBytesBase
 	}
 	debug.SetMemoryLimit(cfg.MemoryBytesMax)
+	debug.SetGCPercent(gcPercent)
 	a := &Agent{cfg: cfg, log: cfg.Logger, start: time.Now(), dead: make(chan struct{})}
 	if err := a.openKafka(); err != nil {
 		return nil, err
@@ -146,7 +148,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
-	b := newBudget(max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare))
+	b := newBudget(budgetBytes(cfg, groupMax))
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
 			groupMax: groupMax, notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}
@@ -160,6 +162,16 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 		NewReader:     func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
 	a.commits.sink = a.sink
 	return a.restore(rec)
+}
+
+// budgetBytes is the budget between read and spool: a share of the memory, and
+// never less than the longest line takes beside another one.
+func budgetBytes(cfg *Config, groupMax int64) int64 {
+	total := max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)
+	for i := range cfg.Sources {
+		total = max(total, 2*batchMemory(batchBytes(cfg.Sources[i].LineBytesMax, groupMax)))
+	}
+	return total
 }
 
 func (a *Agent) restore(rec *spool.Recovered) error {

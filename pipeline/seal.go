@@ -28,7 +28,7 @@ func (r *reader) room(of *openFile, n int) bool {
 	// Nothing left: what this reader holds is part of the reason. It reads on
 	// when there is room for a full batch, not for every buffer given back.
 	r.stats.blocked.Add(1)
-	r.short = r.budget.batch(most)
+	r.short = min(batchMemory(most), r.budget.total/2)
 	r.markCursor(of)
 	r.seal(r.open)
 	return false

@@ -26,7 +26,7 @@ const (
 	// spoolBytesMin holds the eight smallest segments a spool needs.
 	spoolBytesMin = 32 << 20
 
-	// A fifth of the memory is the budget between read and spool. A line is in it twice: in its batch, and in the room to compress that.
+	// A line is in memory up to four times: as read, in its batch, as room to compress that, and beside another one.
 	lineMemoryShare = 16
 )
 
