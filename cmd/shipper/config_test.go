@@ -181,6 +181,7 @@ func TestRefusals(t *testing.T) {
 		{"", "kafka: {}\n", `x.yaml:9: kafka: given twice, first in line 1`},
 		{"    topic", "    name: b\n    topic", `x.yaml:8: sources[0].name: given twice, first in line 6`},
 		{"", "defaults: &a\n  <<: *a\n", `x.yaml:10: defaults: merges more than 8 deep`},
+		{"", "defaults: &a\n  <<: [*a, *a, *a, *a, *a, *a, *a, *a, *a, *a]\n", `x.yaml:10: defaults: the file merges more than 10000 mappings`},
 		{"", "log: {? [level] : info}\n", `x.yaml:9: log: a key must be a plain word, not a list`},
 
 		{minimal, "", `x.yaml: the config is empty`},

@@ -16,14 +16,20 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// mergeDepthMax bounds `<<: *anchor` inside merged mappings; YAML allows an anchor to merge itself.
-const mergeDepthMax = 8
+// Bounds of `<<: *anchor`: inside merged mappings, since YAML allows an anchor to merge itself, and in the whole file, since
+// a few lines can merge a mapping 40 times that merges another 40 times.
+const (
+	mergeDepthMax = 8
+	mergesMax     = 10_000
+)
 
 // decoder is what all values of one file share.
 type decoder struct {
 	file  string
 	env   func(string) (string, bool)
 	lines map[string]int // full key path -> line of the key
+
+	merges int // mappings merged so far
 }
 
 // key is one key a mapping may have. sub holds the keys below it, for those who list the schema.
@@ -176,6 +182,13 @@ func (v value) mergedFields(depth int) ([]field, error) {
 		return nil, v.errorf("merges more than %d deep", mergeDepthMax)
 	}
 	v = v.resolved()
+	added := 1
+	if v.node.Kind == yaml.SequenceNode {
+		added = len(v.node.Content)
+	}
+	if v.d.merges += added; v.d.merges > mergesMax {
+		return nil, v.errorf("the file merges more than %d mappings", mergesMax)
+	}
 	if v.node.Kind != yaml.SequenceNode {
 		return v.fields(depth + 1)
 	}

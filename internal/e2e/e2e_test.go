@@ -164,6 +164,17 @@ func TestManyFilesSmallSpool(t *testing.T) {
 	w.stop()
 }
 
+// Full batches that nothing shrinks, in a spool with the smallest segments: they must fit its groups and the brokers.
+func TestUncompressedSmallSpool(t *testing.T) {
+	b := embedded(t, 1)
+	b.maxBytes, b.kafka = "256MiB", "  compression: none\n"
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 900})
+	w.writer.Write(20_000)
+	w.agent.Start()
+	w.check()
+	w.stop()
+}
+
 func TestRotations(t *testing.T) {
 	for _, r := range []struct {
 		name  string
