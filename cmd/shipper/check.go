@@ -14,6 +14,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
+
+	"shipper/tail"
 )
 
 // checkConfig prints a report to out. The error says why the agent could not start; what it would start with, oddly, is a warning.
@@ -86,41 +88,25 @@ func checkSource(r *report, s *SourceConfig) {
 	r.line("  %d files, %d bytes", len(files), bytes)
 }
 
-// glob lists the files that match; the error is the first one that kept it from looking everywhere.
+// glob lists what the agent would look at: all that matches and is no directory. The error is the first one that kept it from
+// looking everywhere.
 func glob(pattern string) (paths []string, err error) {
-	base, rest := doublestar.SplitPattern(pattern)
-	tree := os.DirFS(base)
-	found, err := doublestar.Glob(tree, rest, doublestar.WithFilesOnly(), doublestar.WithFailOnIOErrors())
-	if err != nil {
-		if pe, ok := errors.AsType[*fs.PathError](err); ok {
-			err = fmt.Errorf("%s: %w", filepath.Join(base, pe.Path), pe.Err)
-		}
-		found, _ = doublestar.Glob(tree, rest, doublestar.WithFilesOnly()) // once more, for the rest
-	}
-	for _, f := range found {
-		paths = append(paths, filepath.Join(base, f))
-	}
-	return paths, err
+	found, err := tail.Find(pattern)
+	return slices.DeleteFunc(found, func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.IsDir()
+	}), err
 }
 
 // warnUnmatched logs the patterns of a starting agent that match nothing yet: a typo, more often than not. The agent goes on looking.
 func warnUnmatched(c *Config, log *slog.Logger) {
 	for _, s := range c.Sources {
 		for _, pattern := range s.Paths {
-			if !matchesAny(pattern) {
+			if paths, _ := glob(pattern); len(paths) == 0 { // the watcher tells of errors
 				log.Warn("a pattern matches no file: "+whyNoMatch(pattern, 0), "source", s.Name, "pattern", pattern)
 			}
 		}
 	}
-}
-
-var errMatch = errors.New("a match")
-
-// matchesAny looks no further than the first match.
-func matchesAny(pattern string) bool {
-	base, rest := doublestar.SplitPattern(pattern)
-	first := func(string, fs.DirEntry) error { return errMatch }
-	return errors.Is(doublestar.GlobWalk(os.DirFS(base), rest, first, doublestar.WithFilesOnly()), errMatch)
 }
 
 func (s *SourceConfig) excludes(path string) bool {

@@ -132,6 +132,7 @@ Exit codes: 0 the agent can start, 1 it cannot go on, 2 usage or config.`,
 	path := configFlag(cmd)
 	cmd.RunE = func(*cobra.Command, []string) error {
 		c.started = true
+		signal.Reset(syscall.SIGINT, syscall.SIGTERM) // there is nothing to flush: the first one ends it
 		cfg, err := LoadConfig(*path)
 		if err != nil {
 			return err
