@@ -105,6 +105,12 @@ func (c *committer) round(g *group) error {
 		}
 	}
 	c.answerHeld()
+	if c.entries.replace != nil {
+		urgent = true
+		if err := c.appendReplacement(); err != nil {
+			return err
+		}
+	}
 	if !urgent && (c.syncBy.IsZero() || now.Before(c.syncBy)) {
 		return nil
 	}
@@ -162,8 +168,7 @@ func (c *committer) appendGroups(g *group) error {
 func (c *committer) appendGroup(g *group) error {
 	c.batches = c.batches[:0]
 	for _, b := range g.batches {
-		c.batches = append(c.batches, spool.Batch{Lane: b.lane.id, First: b.first, Count: b.sealed.Count, MaxTime: b.sealed.MaxTime,
-			Header: b.sealed.Header, Records: b.sealed.Records, RecordsCRC: b.sealed.RecordsCRC})
+		c.batches = append(c.batches, spoolBatch(b.lane.id, b.first, &b.sealed))
 	}
 	refs, err := c.log.Append(c.refs, c.batches, &g.commit)
 	if err == nil {
@@ -205,8 +210,35 @@ func (c *committer) appendEntries() error {
 	return nil
 }
 
+// appendReplacement puts other batches, or a gap, in the place of one. A dead
+// letter is durable before that. What does not fit, in the spool or in the
+// directory of dead letters, is no reason to stop: the lane waits and asks again.
+func (c *committer) appendReplacement() error {
+	x := c.entries.replace
+	if d := x.new.Dead; d != nil {
+		letters := deadLetters{c.cfg.Spool.Dir}
+		x.done.Place, x.done.Err = letters.write(x.lane, d, time.Now(), c.log.Stats().BytesMax/deadLetterShare)
+		if x.done.Err != nil {
+			return nil
+		}
+	}
+	batches, commit := x.group(x.done.Place)
+	refs, err := c.log.Append(nil, batches, &commit)
+	if errors.Is(err, spool.ErrFull) || errors.Is(err, spool.ErrGroupTooLarge) {
+		x.done.Err = err
+		return nil
+	}
+	for _, r := range refs {
+		x.done.Refs = append(x.done.Refs, sinkRef(r))
+	}
+	return err
+}
+
 func (c *committer) tellEntries() {
 	e := &c.entries
+	if x := e.replace; x != nil {
+		c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeReplaced, ID: x.lane, Replaced: &x.done})
+	}
 	for _, x := range e.list {
 		c.notices = append(c.notices, kafka.Notice{Kind: x.kind, ID: x.lane})
 	}

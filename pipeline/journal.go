@@ -22,6 +22,14 @@ type entries struct {
 	appended int      // of list
 	held     []uint32 // lanes that ask what is held of theirs
 	urgent   bool
+	replace  *replacement // at most one at a time
+}
+
+// replacement is what comes into the place of a batch.
+type replacement struct {
+	lane uint32
+	new  *kafka.Replacement
+	done kafka.Replaced
 }
 
 // entry is one thing to write, and the notice that it is durable.
@@ -86,6 +94,17 @@ func (j *journal) Held(lane uint32) {
 	j.wake()
 }
 
+// Replace implements kafka.Journal.
+func (j *journal) Replace(lane uint32, x *kafka.Replacement) {
+	j.mu.Lock()
+	if j.next.replace != nil {
+		panic("BUG: two batches are replaced at once")
+	}
+	j.next.replace = &replacement{lane: lane, new: x}
+	j.mu.Unlock()
+	j.wake()
+}
+
 // take appends what there is to e, if it is due: urgent, or old, or others are
 // written anyway. It says whether there are entries to write.
 func (j *journal) take(e *entries, now time.Time, anyway bool) bool {
@@ -93,6 +112,9 @@ func (j *journal) take(e *entries, now time.Time, anyway bool) bool {
 	defer j.mu.Unlock()
 	e.held = append(e.held, j.next.held...)
 	j.next.held = j.next.held[:0]
+	if j.next.replace != nil {
+		e.replace, j.next.replace = j.next.replace, nil
+	}
 	if len(j.next.list) == 0 || !anyway && !j.next.urgent && now.Sub(j.since) < writeAckMax {
 		return false
 	}
@@ -116,8 +138,7 @@ func (e *entry) addTo(c *spool.Commit) {
 	case kafka.NoticeAckKept:
 		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
 	case kafka.NoticeIdentityKept:
-		c.Identities = append(c.Identities, spool.Identity{Lane: e.lane, From: e.id.From, ClusterID: e.id.ClusterID, Topic: e.id.Topic, TopicID: e.id.TopicID,
-			Partition: e.id.Partition, ProducerID: e.id.ProducerID, Epoch: e.id.Epoch, Floor: e.id.Floor, Reason: uint8(e.id.Reason)})
+		c.Identities = append(c.Identities, spoolIdentity(e.lane, &e.id))
 	case kafka.NoticeHeadKept:
 		e.addHead(c)
 	case kafka.NoticeSkipKept:
@@ -142,6 +163,35 @@ func (e *entry) addHead(c *spool.Commit) {
 	c.Heads = append(c.Heads, h)
 }
 
+func spoolIdentity(lane uint32, id *kafka.IdentityRecord) spool.Identity {
+	return spool.Identity{Lane: lane, From: id.From, ClusterID: id.ClusterID, Topic: id.Topic, TopicID: id.TopicID,
+		Partition: id.Partition, ProducerID: id.ProducerID, Epoch: id.Epoch, Floor: id.Floor, Reason: uint8(id.Reason)}
+}
+
 func spoolAck(lane uint32, a *kafka.AckedBatch) spool.Ack {
 	return spool.Ack{Lane: lane, First: a.First, Count: a.Count, BaseOffset: a.Base, LeaderEpoch: a.Epoch}
+}
+
+// group is the replacement as the spool takes it: new batches for the same
+// indexes, or a gap, with the identity that begins there.
+func (x *replacement) group(place string) (batches []spool.Batch, c spool.Commit) {
+	for i := range x.new.Batches {
+		b := &x.new.Batches[i]
+		batches = append(batches, spoolBatch(x.lane, b.First, &b.Sealed))
+	}
+	if x.new.Identity != nil {
+		c.Identities = append(c.Identities, spoolIdentity(x.lane, x.new.Identity))
+	}
+	if d := x.new.Dead; d != nil {
+		g := spool.Gap{Lane: x.lane, From: d.Index, To: d.Index + 1, Records: 1, Reason: spool.GapRefused, DeadLetter: place}
+		if d.TooLarge {
+			g.Reason = spool.GapTooLarge
+		}
+		c.Gaps = append(c.Gaps, g)
+	}
+	return batches, c
+}
+
+func spoolBatch(lane uint32, first uint64, s *kafka.Sealed) spool.Batch {
+	return spool.Batch{Lane: lane, First: first, Count: s.Count, MaxTime: s.MaxTime, Header: s.Header, Records: s.Records, RecordsCRC: s.RecordsCRC}
 }

@@ -104,6 +104,10 @@ type statsReply struct {
 	LostRecords         uint64  `json:"lost_records"`
 	HealedRecords       uint64  `json:"healed_records"`
 	FoundRecords        uint64  `json:"found_records"`
+	BatchesCut          uint64  `json:"batches_cut"`
+	DeadLetters         uint64  `json:"dead_letters"`
+	ShiftedRecords      uint64  `json:"shifted_records"`
+	NewIdentities       uint64  `json:"new_identities"`
 }
 
 func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
@@ -116,5 +120,6 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 		Files: s.Tail.Files, FilesOpen: s.Tail.Open, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
 		BatchesSent: s.Kafka.SentBatches, BatchesAcked: s.Kafka.AckedBatches, Retries: s.Kafka.Retries, OutOfOrderAnswers: s.Kafka.Refusals,
 		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, HealedRecords: s.Kafka.HealedRecords, FoundRecords: s.Kafka.FoundRecords,
+		BatchesCut: s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 	})
 }

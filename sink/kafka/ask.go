@@ -16,6 +16,7 @@ type reply struct {
 	ev    Event
 	grant IdentityRecord // with EvGranted
 	meta  *Metadata
+	cut   *cutReply
 	asked int64
 	err   error
 	what  string // what could not be done
@@ -48,6 +49,10 @@ func (s *Sink) takeReply(p reply) {
 	}
 	if p.err != nil {
 		s.warn(p.what, "topic", p.row.info.Topic, "lane", p.row.info.ID, "error", p.err)
+	}
+	if p.cut != nil {
+		s.takeCut(p.row, p.cut)
+		return
 	}
 	if p.ev.Kind == EvGranted {
 		p.row.grant = p.grant

@@ -32,7 +32,7 @@ type Stamp struct {
 
 // StampHeader copies template, the HeaderBytes header of a sealed batch, into dst with the identity, the shifted times
 // and the checksum filled in. recordsCRC and recordsLen are those of the compressed records that follow the header.
-// dst may be the template itself only if ShiftMs is zero: the shift is not undone by the next stamp.
+// dst may be the template itself if it is stamped once only: a shift is not undone by the next stamp.
 func StampHeader(dst *[HeaderBytes]byte, template []byte, s Stamp, recordsCRC uint32, recordsLen int) {
 	if len(template) < HeaderBytes {
 		panic("BUG: the header template of a batch is shorter than a header")

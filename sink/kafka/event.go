@@ -64,7 +64,7 @@ const (
 	_               Reason = iota
 	ReasonFirst            // the lane had none
 	ReasonStart            // every start of the agent ends every identity
-	ReasonRefused          // the broker refuses the old one and lost nothing of ours
+	ReasonRefused          // the broker refuses the old one and lost nothing of ours, or refused a batch for what is in it
 	ReasonLost             // the broker lost batches that are no longer held
 	ReasonGap              // indexes below are missing
 	ReasonNotOurs          // somebody else used the old one
@@ -76,6 +76,21 @@ const (
 var reasonNames = [reasonCount]string{"", "first", "start", "refused", "lost by the broker", "gap", "used by another producer", "topic recreated", "operator"}
 
 func (r Reason) String() string { return reasonNames[r] }
+
+// Cut says why the batch at head is to be replaced in the spool.
+type Cut uint8
+
+const (
+	CutNone  Cut = iota
+	CutAhead     // larger than its topic takes, as others have shown; it was never sent
+	CutSize      // refused as too large
+	CutFault     // refused since a record in it is invalid, which the answer names, or which is alone
+	CutTimes     // refused for its times: none is cut, but they may have to be made one
+)
+
+// renumbers says that sequences of the old batch were on the wire, so that the
+// new ones need others.
+func (c Cut) renumbers() bool { return c == CutSize || c == CutFault }
 
 // Cause says in one word why a lane is not sending; see Lane.Cause.
 type Cause uint8
@@ -119,6 +134,8 @@ const (
 	EvLoss                            // Lost, Held, Acked: the answer to FindLoss
 	EvHeadKept                        // the step back is durable
 	EvQuestionFailed                  // the question asked could not be answered; Cause
+	EvCut                             // Same, Evened, Dead, StepMs: the batches, or the gap, that replace the one at head are durable
+	EvLarge                           // the batch at head is larger than its topic takes, as others have shown
 	EvSkipped                         // the batch at head cannot be read; a durable gap stands in its place
 	EvTick                            // time passed
 )
@@ -133,9 +150,11 @@ type Event struct {
 	Batch       Batch
 	Identity    Identity
 	InDoubt     bool // EvOffer: may have been sent before this process started
+	Large       bool // EvOffer: larger than its topic takes, as others have shown, and of more than one record
 	Route       Route
 	Verdict     Verdict
 	NotAppended bool // EvAnswer: this attempt appended nothing, and no other answer of its kind ever means more
+	Named       bool // EvAnswer: it names some of the records as the ones at fault
 	Slow        bool // EvAnswer, EvUnanswered: the request waited for its time-out
 	Base        int64
 	AppendTime  int64
@@ -146,6 +165,10 @@ type Event struct {
 	Held        uint64     // EvLoss: from here to head all batches are in the spool
 	Acked       AckedBatch // EvLoss: the last ack below Lost
 	Cause       Cause
+	Same        bool  // EvCut: the batch has the boundaries that it had
+	Evened      bool  // EvCut with Same: its times were made one
+	Dead        bool  // EvCut: it was one record, in whose place stands a gap
+	StepMs      int64 // EvCut with Same: how far to step back in time at once; 0: not known
 }
 
 // ActionKind names what the driver must do.
@@ -161,6 +184,7 @@ const (
 	ActSend                              // send Batch under Identity; EvAnswer or EvUnanswered
 	ActAck                               // write Acked; EvAckKept. Everything below Acked.Next() is done
 	ActMoveHead                          // write the head's step back to Index, below which Acked is the last ack, and Top, where it began; EvHeadKept, then offer from there
+	ActCut                               // replace Batch in the spool for Cut, and in the same commit write Identity if it has a PID; EvCut or EvQuestionFailed
 	ActWake                              // EvTick at Index (ms)
 	ActReport                            // tell people: Report, Records
 )
@@ -176,6 +200,7 @@ const (
 	ReportFound                      // Records in doubt were in the log already
 	ReportNewIdentity                // a new producer id begins, for Reason
 	ReportNotOurs                    // an answer shows that another producer used our identity
+	ReportShifted                    // Records are in the topic with another time than their own
 	ReportUnverified                 // the leader does not know the epoch of our last ack
 )
 
@@ -190,6 +215,9 @@ type Action struct {
 	Index    uint64
 	Top      uint64
 	Slow     bool
+	Shift    bool  // ActSend: move the times so that the newest is BackMs ago
+	BackMs   int64 // ActSend
+	Cut      Cut
 	Report   Report
 	Records  uint64
 }

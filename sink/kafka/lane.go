@@ -3,7 +3,9 @@ package kafka
 // Lane is the sequencer of one lane: a pure state machine that decides what
 // is sent to Kafka, under which producer identity, and what an answer means.
 // It does no I/O, reads no clock, starts nothing, locks nothing and allocates
-// nothing; sink.go drives it. All transitions are in this file.
+// nothing; sink.go drives it. All transitions are in the files lane*.go: what
+// resolves a doubt and heals a loss in lane_resolve.go, what becomes of a batch
+// that is refused for what is in it in lane_refused.go.
 //
 // A lane numbers its records: index 0, 1, 2 ... A batch is a fixed range of
 // indexes. An identity (producer id, epoch, partition) covers indexes from its
@@ -60,6 +62,14 @@ type Lane struct {
 	refusedEpoch int32
 	regress      bool // a base offset below the last acked end awaits rule 3
 
+	// Of a batch that is refused for what is in it; see lane_refused.go.
+	cut      Cut      // how the batch at head is to be replaced before anything is sent
+	next     Identity // the identity that its replacement begins; PID -1: none
+	sent     bool     // sequences of the batch at head were on the wire under id
+	back     uint8    // how often its times were moved; 0: they are its own
+	backHint uint8    // how often those of the last one were, when it was taken
+	stepMs   int64    // of going back in time; 0: doubled each time
+
 	slow      bool // travels alone over the second connection
 	cause     Cause
 	fails     uint8
@@ -90,6 +100,7 @@ const (
 	busyLog          // looking for the head in the log
 	busyLoss         // looking for the first lost batch
 	busyHead         // the head's step back on its way to the disk
+	busyCut          // what replaces the batch at head on its way to the disk
 	busyFlight       // a produce request is under way
 	busyAck          // outcome known, its ack on its way to the disk
 )
@@ -113,7 +124,7 @@ func NewLane(head, top uint64, last AckedBatch, id Identity) Lane {
 	if top <= head {
 		top = 0
 	}
-	return Lane{head: head, top: top, last: last, id: id}
+	return Lane{head: head, top: top, last: last, id: id, next: noIdentity}
 }
 
 // Head is the first index without a durable ack.
@@ -163,9 +174,12 @@ func (l *Lane) Step(ev *Event, a *Actions) {
 		l.heal(ev, a)
 	case EvHeadKept:
 		l.settle(busyHead)
+	case EvCut:
+		l.cutKept(ev, a)
+	case EvLarge:
+		l.large()
 	case EvQuestionFailed:
-		l.busy = free
-		l.fail(ev, ev.Cause, backoffMaxMs)
+		l.questionFailed(ev)
 	case EvSkipped:
 		l.settle(busyFlight)
 		l.pass()
@@ -221,8 +235,12 @@ func (l *Lane) advance(now int64, a *Actions) {
 		l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: l.id.Partition}, Reason: l.reason()})
 		return
 	}
-	if l.doubt && !l.asked && !l.fresh(now) {
+	if l.doubt && !l.asked && (l.cut.renumbers() || !l.fresh(now)) {
 		l.ask(busyLog, a, Action{Kind: ActReadBack, Batch: l.batch, Identity: l.id, Acked: l.last, Route: l.route})
+		return
+	}
+	if l.cut != CutNone {
+		l.askCut(a)
 		return
 	}
 	l.send(now, a)
@@ -265,13 +283,18 @@ func (l *Lane) recreate() {
 	l.last.Epoch = -1
 	l.top, l.otherSince = 0, 0
 	l.forgetDoubt()
+	l.cut, l.next = CutNone, noIdentity // what the old one took says nothing about the new one
 	l.route = Route{}
 }
 
 // fresh says that the broker's memory of the head, if it was appended, cannot
-// have expired: it ages by record time.
+// have expired: it ages by record time, as that was sent.
 func (l *Lane) fresh(now int64) bool {
-	return now-l.batch.MaxTime <= freshMaxMs && now-l.doubtSince <= freshMaxMs
+	newest := l.batch.MaxTime
+	if l.back > 0 {
+		newest = l.doubtSince - l.backMs()
+	}
+	return now-newest <= freshMaxMs && now-l.doubtSince <= freshMaxMs
 }
 
 func (l *Lane) send(now int64, a *Actions) {
@@ -281,8 +304,8 @@ func (l *Lane) send(now int64, a *Actions) {
 	if l.tries < triesMax {
 		l.tries++
 	}
-	l.flightEpoch = l.route.Epoch
-	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow})
+	l.flightEpoch, l.sent = l.route.Epoch, true
+	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow, Shift: l.back > 0, BackMs: l.backMs()})
 }
 
 func (l *Lane) forgetDoubt() {
@@ -292,7 +315,8 @@ func (l *Lane) forgetDoubt() {
 // pass moves the head behind its batch.
 func (l *Lane) pass() {
 	l.forgetDoubt()
-	l.head, l.batch = l.batch.Next(), Batch{}
+	l.head = l.batch.Next()
+	l.dropBatch()
 	if l.head >= l.top {
 		l.top = 0
 	}
@@ -322,7 +346,13 @@ func (l *Lane) offer(ev *Event) {
 	if ev.InDoubt && l.needID == 0 && l.id.PID >= 0 {
 		// The doubt began when the batch was sent, which nobody wrote down:
 		// at the earliest when its newest record was read.
-		l.doubt, l.doubtSince, l.tries = true, min(ev.Batch.MaxTime, ev.Now), 1
+		l.doubt, l.doubtSince, l.tries, l.sent = true, min(ev.Batch.MaxTime, ev.Now), 1, true
+		if ev.Batch.MaxTime > ev.Now+freshMaxMs {
+			l.doubtSince = ev.Now - freshMaxMs - 1 // of a clock that was wrong: it says nothing
+		}
+	}
+	if ev.Large {
+		l.large()
 	}
 }
 
@@ -382,6 +412,10 @@ func (l *Lane) fail(ev *Event, cause Cause, limitMs int64) {
 
 func (l *Lane) granted(ev *Event, a *Actions) {
 	l.settle(busyID)
+	if l.needID == 0 && l.cut.renumbers() {
+		l.next = Identity{From: l.behindCut(), PID: ev.Identity.PID, Epoch: ev.Identity.Epoch, Partition: l.id.Partition}
+		return
+	}
 	why := l.reason()
 	if ev.Identity.Partition != l.id.Partition {
 		l.route, l.checked = Route{}, false
@@ -389,6 +423,7 @@ func (l *Lane) granted(ev *Event, a *Actions) {
 	l.id = Identity{From: l.head, PID: ev.Identity.PID, Epoch: ev.Identity.Epoch, Partition: ev.Identity.Partition}
 	l.needID, l.stamp = 0, stampUnknown
 	l.forgetDoubt()
+	l.unsent()
 	l.ask(busyPersist, a, Action{Kind: ActPersistIdentity, Identity: l.id, Reason: why})
 	if why != ReasonFirst && why != ReasonStart {
 		a.report(ReportNewIdentity, 1, why)
@@ -423,12 +458,8 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 		l.fail(ev, CauseRetriable, limit)
 	case Denied:
 		l.fail(ev, CauseDenied, backoffHeldMs)
-	case TooLarge:
-		l.fail(ev, CauseTooLarge, backoffHeldMs)
-	case BadTime:
-		l.fail(ev, CauseBadTime, backoffHeldMs)
-	case BadRecord:
-		l.fail(ev, CauseBadRecord, backoffHeldMs)
+	case TooLarge, BadTime, BadRecord:
+		l.unfit(ev)
 	default:
 		l.fail(ev, CausePolicy, backoffHeldMs)
 	}
@@ -476,6 +507,12 @@ func (l *Lane) success(ev *Event, a *Actions) {
 	if l.counted > 0 && (l.duplicate(ev) || (counts && ev.Base == l.last.End)) {
 		a.report(ReportNotDoubled, uint64(l.counted), 0)
 	}
+	if l.back > 0 {
+		l.backHint = l.back
+		if ev.AppendTime < 0 { // else it is there since an attempt with other times
+			a.report(ReportShifted, uint64(l.batch.Count), 0)
+		}
+	}
 	l.ack(ev.Base, l.flightEpoch, a)
 }
 
@@ -509,96 +546,4 @@ func (l *Lane) ackKept() {
 	l.settle(busyAck)
 	l.last = l.pending
 	l.pass()
-}
-
-// epochEnd compares what the leader still has of our last ack's epoch.
-func (l *Lane) epochEnd(ev *Event, a *Actions) {
-	l.settle(busyEpoch)
-	switch {
-	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
-	case ev.Base >= 0 && ev.Base < l.last.End:
-		l.regress = false
-		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
-	default:
-		if ev.Base < 0 {
-			a.report(ReportUnverified, 1, 0)
-		}
-		l.checked = true
-		if l.regress {
-			l.regress = false
-			l.notOurs(a)
-		}
-	}
-}
-
-// readBack takes the result of looking for the head in the log.
-func (l *Lane) readBack(ev *Event, a *Actions) {
-	l.settle(busyLog)
-	switch {
-	case ev.Found:
-		a.report(ReportFound, uint64(l.batch.Count), 0)
-		if l.counted > 0 {
-			a.report(ReportNotDoubled, uint64(l.counted), 0)
-		}
-		l.ack(ev.Base, ev.Route.Epoch, a)
-	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
-	default:
-		l.asked = true
-		if !ev.Absent && l.counted == 0 {
-			l.counted, l.countedTries = l.batch.Count, l.tries
-			a.report(ReportMaybeDoubled, uint64(l.counted), 0)
-		}
-	}
-}
-
-// heal begins again at the first acked batch that the leader lost, if any.
-func (l *Lane) heal(ev *Event, a *Actions) {
-	l.settle(busyLoss)
-	if ev.Route.Epoch != l.route.Epoch {
-		return // said by a leader that is none any more: rule 3 asks the new one
-	}
-	end := max(l.top, l.head)
-	if l.doubt {
-		end = max(end, l.batch.Next())
-	}
-	at := min(ev.Lost, l.head)
-	lost := at < l.head
-	if lost {
-		l.last = ev.Acked // acks from here on never count against a leader again
-		if l.last.Count == 0 {
-			l.last.Epoch = -1
-		}
-	}
-	if lost && at >= l.top && at >= ev.Held { // a first step back
-		a.report(ReportHealed, l.head-at, 0)
-		l.top = end
-		l.moveHead(at, lost, a)
-		return
-	}
-	why, maybe := ReasonRefused, max(l.top, at)
-	if l.tries > 1 { // an attempt before the refused one may have been appended
-		maybe = max(maybe, l.batch.Next())
-	}
-	if lost && at < ev.Held {
-		why, maybe = ReasonLost, end
-		a.report(ReportLost, ev.Held-at, why)
-		at = ev.Held
-	}
-	a.report(ReportMaybeDoubled, maybe-at, why)
-	l.top = 0
-	l.needID = why
-	l.moveHead(at, lost, a)
-}
-
-// moveHead starts again at index at, which may be the head itself. After a loss
-// that is durable even then: another start would take the acks from there on
-// for proof of the same loss.
-func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
-	l.forgetDoubt()
-	l.checked = true
-	if !lost {
-		return
-	}
-	l.head, l.batch = at, Batch{}
-	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
 }

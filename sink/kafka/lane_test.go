@@ -21,15 +21,18 @@ var update = flag.Bool("update", false, "write what the lane does into testdata/
 // first+count@offset/epoch. Words in use:
 //
 //	start head=0 top=30 last=0+10@100/5 id=7 from=0 partition=2
-//	offer 0+10 id=7 from=0 partition=2 doubt old   old: an hour
+//	offer 0+10 id=7 from=0 partition=2 doubt old   old, future: an hour
 //	route ok leader=1 epoch=5 ms-ago=0    or no-leader, no-topic, denied, other-topic, other-cluster, unknown
 //	granted id=7 partition=2      identity-durable   ack-durable   head-durable
-//	answer NONE base=100 time=1   or the name of any other Kafka error
+//	answer NONE base=100 time=1   or the name of any other Kafka error; named: it names records
+//	cut / cut dead / cut same evened step=5s   what replaces the head is durable; dead: a gap; same: the boundaries are; evened: not the times
 //	lost / lost not-sent / lost slow     the request failed
 //	epoch-end 110 epoch=5         -1: not known; epoch of the question
 //	read-back found=110 / absent / unknown
 //	loss from=10 held=0 last=0+10@100/5 epoch=5
-//	failed   skipped   wait 15s
+//	failed   skipped   large   wait 15s
+//
+// An identity's epoch, if it is not 0, is written bump=1.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/lane/*.txt")
 	if err != nil || len(files) == 0 {
@@ -78,7 +81,8 @@ func TestEveryAnswer(t *testing.T) {
 		if s.lane.InDoubt() == NotPersisted(code) {
 			t.Errorf("code %d: in doubt is %v", code, s.lane.InDoubt())
 		}
-		if waits := s.lane.Cause() != CauseNone; waits == (verdict == Refused) {
+		mended := verdict == TooLarge || verdict == BadTime
+		if waits := s.lane.Cause() != CauseNone; waits == (verdict == Refused || mended) {
 			t.Errorf("code %d: cause %q", code, s.lane.Cause())
 		}
 		begin := s.now
@@ -86,6 +90,9 @@ func TestEveryAnswer(t *testing.T) {
 		want := Identity{PID: 7, Partition: 2}
 		if verdict == Refused {
 			want = Identity{From: 10, PID: 8, Partition: 2}
+		}
+		if sent.Shift != (verdict == BadTime) {
+			t.Errorf("code %d: times are moved: %v", code, sent.Shift)
 		}
 		if sent.Batch.First != 10 || sent.Batch.Count != 10 || sent.Identity != want || sent.Slow != Slow(code) {
 			t.Errorf("code %d: then %+v", code, sent)
@@ -114,6 +121,8 @@ func (s *script) untilSent(t *testing.T) Action {
 			s.step(&Event{Kind: EvLoss, Lost: s.lane.Head(), Acked: AckedBatch{Epoch: -1}, Route: last.Route})
 		case ActReadBack:
 			s.step(&Event{Kind: EvReadBack, Absent: true, Route: last.Route})
+		case ActCut:
+			s.step(&Event{Kind: EvQuestionFailed, Cause: CauseTooLarge})
 		case ActAskIdentity:
 			s.step(&Event{Kind: EvGranted, Identity: Identity{PID: 8, Partition: 2}})
 		case ActPersistIdentity, ActReport:
@@ -131,7 +140,7 @@ func TestBackoffIsBounded(t *testing.T) {
 		verdict Verdict
 		slow    bool
 		limit   int64
-	}{{Retry, false, backoffMaxMs}, {Retry, true, backoffSlowMs}, {TooLarge, false, backoffHeldMs}, {Denied, false, backoffHeldMs}} {
+	}{{Retry, false, backoffMaxMs}, {Retry, true, backoffSlowMs}, {Hold, false, backoffHeldMs}, {Denied, false, backoffHeldMs}} {
 		s := script{now: 1_000_000_000}
 		if _, err := s.run("start head=10 id=7 from=0 partition=2\noffer 10+10 id=7 from=0 partition=2\nroute ok leader=1 epoch=5\n"); err != nil {
 			t.Fatal(err)
@@ -236,13 +245,14 @@ func (a *args) acked(key string) AckedBatch {
 }
 
 func (a *args) identity() Identity {
-	return Identity{From: uint64(a.int("from", 0)), PID: a.int("id", -1), Partition: int32(a.int("partition", -1))}
+	return Identity{From: uint64(a.int("from", 0)), PID: a.int("id", -1), Epoch: int16(a.int("bump", 0)), Partition: int32(a.int("partition", -1))}
 }
 
 var routeWords = map[string]RouteState{"unknown": RouteUnknown, "ok": RouteOK, "no-leader": RouteNoLeader, "no-topic": RouteNoTopic,
 	"denied": RouteDenied, "other-topic": RouteOtherTopic, "other-cluster": RouteOtherCluster}
 
-var simpleWords = map[string]EventKind{"identity-durable": EvIdentityKept, "ack-durable": EvAckKept, "head-durable": EvHeadKept, "skipped": EvSkipped}
+var simpleWords = map[string]EventKind{"identity-durable": EvIdentityKept, "ack-durable": EvAckKept, "head-durable": EvHeadKept, "skipped": EvSkipped,
+	"large": EvLarge}
 
 func (s *script) do(words []string) error {
 	a := args{words: map[string]string{}}
@@ -276,8 +286,11 @@ func (s *script) event(ev *Event, word, first string, a *args) (err error) {
 		s.lane = NewLane(uint64(a.int("head", 0)), uint64(a.int("top", 0)), a.acked("last"), a.identity())
 		ev.Kind = EvTick
 	case word == "offer":
-		ev.Kind, ev.Identity, ev.InDoubt = EvOffer, a.identity(), a.has("doubt")
+		ev.Kind, ev.Identity, ev.InDoubt, ev.Large = EvOffer, a.identity(), a.has("doubt"), a.has("large")
 		ev.Batch.MaxTime = s.now
+		if a.has("future") {
+			ev.Batch.MaxTime += 3_600_000
+		}
 		if a.has("old") {
 			ev.Batch.MaxTime -= 3_600_000
 		}
@@ -296,7 +309,14 @@ func (s *script) event(ev *Event, word, first string, a *args) (err error) {
 		var code int16
 		code, err = codeOf(first)
 		ev.Kind, ev.Verdict, ev.NotAppended, ev.Slow = EvAnswer, VerdictOf(code), NotPersisted(code), Slow(code)
-		ev.Base, ev.AppendTime = a.int("base", -1), a.int("time", -1)
+		ev.Base, ev.AppendTime, ev.Named = a.int("base", -1), a.int("time", -1), a.has("named")
+	case word == "cut":
+		ev.Kind, ev.Dead, ev.Same, ev.Evened = EvCut, a.has("dead"), a.has("same"), a.has("evened")
+		if a.has("step") {
+			var d time.Duration
+			d, err = time.ParseDuration(a.words["step"])
+			ev.StepMs = d.Milliseconds()
+		}
 	case word == "lost":
 		ev.Kind, ev.NotSent, ev.Slow = EvUnanswered, a.has("not-sent"), a.has("slow")
 	case word == "wait":
@@ -325,6 +345,9 @@ func (s *script) finding(ev *Event, word, first string, a *args) (err error) {
 		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
 	case "failed":
 		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
+		if s.lane.busy == busyCut {
+			ev.Cause = CauseTooLarge
+		}
 	default:
 		return fmt.Errorf("no event is called %q", word)
 	}
@@ -360,8 +383,18 @@ func (s *script) step(ev *Event) {
 func (b Batch) tell() string      { return fmt.Sprintf("%d+%d", b.First, b.Count) }
 func (x AckedBatch) tell() string { return fmt.Sprintf("%s@%d/%d", x.Batch.tell(), x.Base, x.Epoch) }
 
+func (i Identity) tell() string {
+	if i.Epoch == 0 {
+		return fmt.Sprintf("id %d", i.PID)
+	}
+	return fmt.Sprintf("id %d epoch %d", i.PID, i.Epoch)
+}
+
+var cutWords = [...]string{CutAhead: "larger than its topic takes", CutSize: "refused as too large", CutFault: "a record is refused", CutTimes: "times are refused"}
+
 var reportWords = [...]string{ReportMaybeDoubled: "may be doubled", ReportNotDoubled: "are not doubled after all", ReportLost: "were lost by the broker and are not held",
 	ReportHealed: "were lost by the broker and are sent again", ReportFound: "were found in the log", ReportNewIdentity: "new producer id",
+	ReportShifted: "have another time than their own",
 	ReportNotOurs: "answered for somebody else's batch", ReportUnverified: "the leader does not know the epoch of the last ack"}
 
 func (s *script) tell(a Action) string {
@@ -374,11 +407,17 @@ func (s *script) tell(a Action) string {
 		}
 		return fmt.Sprintf("ask for a producer id from %d on, partition %d (%s)", a.Identity.From, a.Identity.Partition, a.Reason)
 	case ActPersistIdentity:
-		return fmt.Sprintf("write identity: id %d from %d on, partition %d (%s)", a.Identity.PID, a.Identity.From, a.Identity.Partition, a.Reason)
+		return fmt.Sprintf("write identity: %s from %d on, partition %d (%s)", a.Identity.tell(), a.Identity.From, a.Identity.Partition, a.Reason)
 	case ActAskEpochEnd:
 		return fmt.Sprintf("ask broker %d in epoch %d for the end of epoch %d, for %s", a.Route.Leader, a.Route.Epoch, a.Acked.Epoch, a.Acked.tell())
 	case ActReadBack:
-		return fmt.Sprintf("read back %s of id %d", a.Batch.tell(), a.Identity.PID)
+		return fmt.Sprintf("read back %s of %s", a.Batch.tell(), a.Identity.tell())
+	case ActCut:
+		id := "same identity"
+		if a.Identity.PID >= 0 {
+			id = fmt.Sprintf("%s from %d on", a.Identity.tell(), a.Identity.From)
+		}
+		return fmt.Sprintf("replace %s (%s): %s", a.Batch.tell(), cutWords[a.Cut], id)
 	case ActFindLoss:
 		return fmt.Sprintf("find the first lost batch, as of epoch %d", a.Route.Epoch)
 	case ActSend:
@@ -386,7 +425,11 @@ func (s *script) tell(a Action) string {
 		if a.Slow {
 			slow = " over the slow connection"
 		}
-		return fmt.Sprintf("send %s to broker %d: id %d sequence %d%s", a.Batch.tell(), a.Route.Leader, a.Identity.PID, a.Identity.Sequence(a.Batch.First), slow)
+		times := ""
+		if a.Shift {
+			times = fmt.Sprintf(", newest time %d ms ago", a.BackMs)
+		}
+		return fmt.Sprintf("send %s to broker %d: %s sequence %d%s%s", a.Batch.tell(), a.Route.Leader, a.Identity.tell(), a.Identity.Sequence(a.Batch.First), slow, times)
 	case ActAck:
 		return "write ack " + a.Acked.tell()
 	case ActMoveHead:

@@ -11,33 +11,79 @@ type outcome int8
 const (
 	appended outcome = iota
 	duplicate
-	refused // out of order, unknown producer
+	refused // out of order, unknown producer, an old epoch
 	moved   // not the leader
+	tooLarge
 )
 
 func (o outcome) String() string {
-	return [...]string{"appended", "duplicate", "refused", "moved"}[o]
+	return [...]string{"appended", "duplicate", "refused", "moved", "too large"}[o]
 }
 
-type cell struct{ batch, id, epoch, version int8 } // batch nobody: somebody else's record
+// cell is a record in the log. batch nobody: somebody else's. pe is its producer
+// epoch; joint says that it came in one batch with its neighbour.
+type cell struct {
+	batch, id, epoch, version int8
+	pe                        int8
+	joint                     bool
+}
 
-// memory is what the leader knows of a producer id.
-type memory struct{ last, window int8 } // last nobody: nothing
+// memory is what the leader knows of a producer id: its last epoch, the last
+// record under that, and how many batches are recognised. last nobody: nothing.
+type memory struct {
+	last, window, epoch int8
+	joint               bool // jointFirst and the one behind it were appended as one
+}
 
-type request struct{ batch, id, from, to, version int8 }
+// request is one batch on its way: count records from batch on.
+type request struct{ batch, count, id, pe, from, to, version int8 }
 
-const windowMax = 5
+const (
+	windowMax = 5
+
+	// jointFirst and the record behind it are one batch in worlds with a big one.
+	jointFirst = 1
+
+	// deadRecord is the record that is too large alone in worlds with one.
+	deadRecord = jointFirst + 1
+)
+
+// remembers says that the batch is one of those that are recognised: the same
+// first and last record.
+func (p *memory) remembers(r request) bool {
+	last := r.batch + r.count - 1
+	if last > p.last || last >= jointFirst && r.batch <= jointFirst+1 && p.joint != (r.count > 1) {
+		return false
+	}
+	between := p.last - last // in batches
+	if p.joint && r.batch < jointFirst && p.last > jointFirst {
+		between--
+	}
+	return between < p.window
+}
+
+// take notes a batch that is appended.
+func (p *memory) take(last, pe int8, joint bool) {
+	if p.last == nobody || p.epoch != pe {
+		*p = memory{epoch: pe}
+	}
+	p.last, p.window, p.joint = last, min(p.window+1, windowMax), p.joint || joint
+}
 
 type broker struct {
 	log           [modelLog]cell
 	end           int8
 	epoch, leader int8
 	mem           [modelIDs]memory
+	limited       bool // takes no batch of two records
 }
 
 func (m *model) execute(k *broker, r request) (outcome, int8) {
 	if r.to != k.leader {
 		return moved, nobody
+	}
+	if k.limited && (r.count > 1 || m.dead && r.batch == deadRecord) {
+		return tooLarge, nobody // before anybody looks for a duplicate
 	}
 	p := &k.mem[r.id]
 	switch {
@@ -45,9 +91,12 @@ func (m *model) execute(k *broker, r request) (outcome, int8) {
 		if m.refuse && r.batch != r.from {
 			return refused, nobody
 		}
-	case r.batch <= p.last && r.batch > p.last-p.window:
+	case r.pe < p.epoch, r.pe > p.epoch && r.batch != r.from:
+		return refused, nobody
+	case r.pe > p.epoch:
+	case p.remembers(r):
 		for i := k.end - 1; i >= 0; i-- {
-			if k.log[i].batch == r.batch && k.log[i].id == r.id {
+			if c := &k.log[i]; c.batch == r.batch && c.id == r.id && c.pe == r.pe {
 				return duplicate, i
 			}
 		}
@@ -55,10 +104,13 @@ func (m *model) execute(k *broker, r request) (outcome, int8) {
 	case r.batch != p.last+1:
 		return refused, nobody
 	}
-	k.log[k.end] = cell{r.batch, r.id, k.epoch, r.version}
-	k.end++
-	*p = memory{r.batch, min(p.window+1, windowMax)}
-	return appended, k.end - 1
+	at := k.end
+	for i := range r.count {
+		k.log[k.end] = cell{batch: r.batch + i, id: r.id, epoch: k.epoch, version: r.version, pe: r.pe, joint: r.count > 1}
+		k.end++
+	}
+	p.take(k.end-at+r.batch-1, r.pe, r.count > 1)
+	return appended, at
 }
 
 func (k *broker) clearLog() { k.truncate(0, true) }
@@ -69,11 +121,19 @@ func (k *broker) truncate(n int8, implied bool) {
 	k.end = n
 	k.forget()
 	for _, c := range k.log[:n] {
-		if implied && c.batch != nobody {
-			p := &k.mem[c.id]
-			*p = memory{c.batch, min(p.window+1, windowMax)}
+		switch p := &k.mem[max(c.id, 0)]; {
+		case !implied || c.batch == nobody:
+		case c.joint && c.batch > jointFirst:
+			p.last = c.batch
+		default:
+			p.take(c.batch, c.pe, c.joint)
 		}
 	}
+}
+
+// splits says that a log of n records would end inside a batch.
+func (k *broker) splits(n int8) bool {
+	return n > 0 && k.log[n-1].joint && k.log[n-1].batch == jointFirst
 }
 
 func (k *broker) forget() {

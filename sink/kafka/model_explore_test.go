@@ -13,6 +13,7 @@ func (m *model) first() world {
 	w := world{flight: request{batch: nobody}, zombie: request{batch: nobody}, last: nobody, left: m.left, dirty: ackOf{base: nobody}}
 	w.lastAck.base = nobody
 	w.clearLog()
+	w.limited = m.big && m.left.lower == 0
 	for b := range w.acks {
 		w.acks[b].base = nobody
 	}
@@ -37,8 +38,10 @@ func (m *model) successors(w *world, push visit) {
 	if w.zombie.batch != nobody {
 		t := *w
 		code, _ := m.execute(&t.broker, t.zombie)
-		if code == appended {
-			t.late |= 1 << t.zombie.batch
+		for i := range t.zombie.count {
+			if code == appended {
+				t.late |= 1 << (t.zombie.batch + i)
+			}
 		}
 		t.zombie = request{batch: nobody}
 		push(&t, m.say("late request executed: %s", code), false)
@@ -77,6 +80,15 @@ func (m *model) agentMisfortunes(w *world, push visit) {
 		m.step(&t, Event{Kind: EvRoute, Route: Route{State: RouteNoLeader, Leader: -1, Epoch: -1, AskedAt: modelNow}})
 		push(&t, "metadata for others: no leader", false)
 	}
+	if w.left.learn > 0 && m.big && !w.cut {
+		t := *w
+		t.left.learn--
+		t.learnt = true
+		if w.lane.batch.Count > 1 {
+			m.step(&t, Event{Kind: EvLarge})
+		}
+		push(&t, "the limit is learnt elsewhere", false)
+	}
 	if w.left.drop == 0 {
 		return
 	}
@@ -101,7 +113,7 @@ func (m *model) agentMisfortunes(w *world, push visit) {
 		if w.left.zombie > 0 && w.zombie.batch == nobody {
 			lose("request lost, still on its way", Event{Kind: EvUnanswered}, true)
 		}
-	case w.busy && (w.op == ActAskEpochEnd || w.op == ActFindLoss || w.op == ActReadBack || w.op == ActAskIdentity):
+	case w.busy && (w.op == ActCut || w.op == ActAskEpochEnd || w.op == ActFindLoss || w.op == ActReadBack || w.op == ActAskIdentity):
 		t := *w
 		t.left.drop--
 		t.busy, t.op, t.res = false, 0, result{}
@@ -117,6 +129,12 @@ func (m *model) agentMisfortunes(w *world, push visit) {
 }
 
 func (m *model) brokerMisfortunes(w *world, push visit) {
+	if w.left.lower > 0 {
+		t := *w
+		t.left.lower--
+		t.limited = true
+		push(&t, "the topic's limit is lowered", false)
+	}
 	if w.end == 0 {
 		return
 	}
@@ -140,6 +158,9 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 	}
 	for k := int8(0); w.left.elect > 0 && k < w.end; k++ {
 		for _, implied := range []bool{true, false} {
+			if w.splits(k) {
+				continue
+			}
 			t := *w
 			t.left.elect--
 			t.truncate(k, implied)
@@ -320,7 +341,7 @@ func (m *model) judge(w *world, f *findings, note func(string)) {
 	}
 	missing := int8(0)
 	for b := range m.batches {
-		if copies[b] == 0 {
+		if copies[b] == 0 && !(w.gone && b == deadRecord) {
 			missing++
 			// Of batches that are not held it is known how many may be lost,
 			// not always which.

@@ -71,6 +71,24 @@ var modelWorlds = []struct {
 	{rules: rules{name: "expiry and unclean election, READ", batches: 3, retain: 3, old: true, read: true, left: budget{crash: 2, drop: 1, zombie: 1, restart: 1, expire: 1, elect: 1}}, big: true, doubledMax: 1},
 	{rules: rules{name: "expiry, unclean and clean election, READ", batches: 4, retain: 4, old: true, read: true, left: budget{crash: 1, drop: 1, expire: 1, elect: 1, move: 1}}, big: true, doubledMax: 3, known: unseen},
 
+	// A batch is larger than its topic takes, from the beginning or suddenly.
+	{rules: rules{name: "too large", batches: 4, retain: 4, big: true, read: true, lossless: true, left: budget{crash: 2, drop: 1, restart: 1}}},
+	{rules: rules{name: "too large, late request", batches: 4, retain: 4, big: true, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1}}},
+	{rules: rules{name: "too large, leaders without memory refuse", batches: 4, retain: 4, big: true, refuse: true, left: budget{crash: 1, drop: 1, zombie: 1}}},
+	{rules: rules{name: "too large, known", batches: 4, retain: 4, big: true, read: true, lossless: true, left: budget{crash: 1, drop: 1, restart: 1, learn: 1}}},
+	{rules: rules{name: "limit lowered, READ", batches: 4, retain: 4, big: true, read: true, left: budget{crash: 1, drop: 1, zombie: 1, lower: 1, learn: 1}}},
+	{rules: rules{name: "limit lowered", batches: 3, retain: 3, big: true, left: budget{crash: 1, drop: 1, zombie: 1, lower: 1, restart: 1}}, doubledMax: 2},
+	{rules: rules{name: "too large, unclean election", batches: 3, retain: 3, big: true, left: budget{crash: 1, drop: 1, elect: 1}}},
+	{rules: rules{name: "limit lowered, unclean election", batches: 3, retain: 3, big: true, read: true, left: budget{crash: 1, elect: 1, lower: 1}}},
+	{rules: rules{name: "too large, two elections", batches: 4, retain: 4, big: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}, big: true, doubledMax: 4},
+	{rules: rules{name: "limit lowered, expiry and unclean election, READ", batches: 4, retain: 4, big: true, old: true, read: true, left: budget{crash: 1, drop: 1, zombie: 1, expire: 1, elect: 1, lower: 1}}, big: true, doubledMax: 2},
+
+	{rules: rules{name: "one record too large", batches: 4, retain: 4, big: true, dead: true, read: true, lossless: true, left: budget{crash: 2, drop: 1, restart: 1}}},
+	{rules: rules{name: "one record too large, late request", batches: 4, retain: 4, big: true, dead: true, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, learn: 1}}},
+	{rules: rules{name: "one record too large, unclean election", batches: 4, retain: 4, big: true, dead: true, left: budget{crash: 1, elect: 1}}},
+	{rules: rules{name: "one record too large, unclean election, 1 held", batches: 4, retain: 1, big: true, dead: true, left: budget{crash: 1, elect: 1}}},
+	{rules: rules{name: "one record too large, two elections", batches: 4, retain: 4, big: true, dead: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}, big: true, doubledMax: 3},
+
 	// The spool's disk lies: indexes are given again to other lines.
 	{rules: rules{name: "disk forgets", batches: 3, retain: 3, left: budget{crash: 1, void: 1, drop: 1, zombie: 1}}},
 }
@@ -116,6 +134,8 @@ const (
 	identityLives           // a start ends no identity
 	topForgotten            // a start does not know where a heal began
 	proofForgotten          // a loss that is not held forgets the ack below it
+	cutInDoubt              // what is in doubt is cut without being looked for
+	cutInMemory             // what replaces a batch, and its identity, is not durable
 )
 
 func (x mutation) before(w *world, ev *Event) {
@@ -124,12 +144,29 @@ func (x mutation) before(w *world, ev *Event) {
 		w.lane.flightEpoch = w.lane.route.Epoch
 	case x == resendsFirst && w.lane.doubt:
 		w.lane.checked = true
+	case x == cutInDoubt && ev.Kind == EvAnswer && ev.Verdict == TooLarge:
+		w.lane.tries = 1
 	}
 }
 
 func (x mutation) after(w *world, before *Lane, ev *Event) {
 	if x == acksStillCount && ev.Kind == EvLoss {
 		w.lane.last = before.last
+	}
+}
+
+func (x mutation) cut(w *world, id binding) {
+	w.cut, w.soft = true, x == cutInMemory
+	if id.pid >= 0 {
+		w.addIdentity(id)
+	}
+}
+
+func (x mutation) die(w *world) {
+	if w.soft {
+		w.cut, w.soft = false, false
+		w.idCount--
+		w.ids[w.idCount] = binding{}
 	}
 }
 
@@ -164,7 +201,7 @@ func (x mutation) sync(m *model, w *world) {
 
 func (x mutation) recover(m *model, w *world, id Identity, void bool) {
 	if x != identityLives {
-		w.endIdentity(id, void, m.batches)
+		w.endIdentity(id, void, m)
 	}
 }
 
@@ -191,6 +228,8 @@ func TestModelNeedsEveryRule(t *testing.T) {
 		{"next batch behind the durable ack", doubledSilently, rules{mutate: ackInMemory, batches: 3, retain: 3, left: budget{crash: 1}}},
 		{"a start ends every identity", lostSilently, rules{mutate: identityLives, batches: 3, retain: 3, left: budget{void: 1}}},
 		{"where a heal began is durable", doubledSilently, rules{mutate: topForgotten, batches: 2, retain: 2, left: budget{crash: 1, elect: 1, move: 1}}},
+		{"a doubt is resolved before a cut", doubledSilently, rules{mutate: cutInDoubt, batches: 3, retain: 3, big: true, read: true, left: budget{drop: 1, lower: 1}}},
+		{"a cut is durable", doubledSilently, rules{mutate: cutInMemory, batches: 3, retain: 3, big: true, read: true, left: budget{crash: 1}}},
 		{"the ack below a loss stays", lostSilently, rules{mutate: proofForgotten, batches: 2, retain: 0, left: budget{crash: 1, elect: 2}}},
 	} {
 		t.Run(c.off, func(t *testing.T) {

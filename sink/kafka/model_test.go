@@ -11,7 +11,8 @@ import "fmt"
 //	                  + what may happen at any time (news, late requests)
 //	                  + every misfortune that is left in the budget
 //
-// One batch is one record, so that an index is a batch and an offset a record.
+// One batch is one record, so that an index is a batch and an offset a record;
+// but for one of two records in worlds with a big batch, until it is cut.
 // Time stands still, but for what has to pass: a lane that waits is woken at
 // once, metadata that were asked for are newer than all that was before.
 
@@ -35,6 +36,8 @@ type budget struct {
 	elect   int8 // a replica that has any prefix leads
 	expire  int8 // the broker forgets all producers
 	blind   int8 // metadata say that there is no leader
+	lower   int8 // the topic's limit is lowered; 0 in a world with a big batch: it is low
+	learn   int8 // another lane learns the limit
 }
 
 // rules are what does not change while a world is explored.
@@ -47,13 +50,15 @@ type rules struct {
 	stamps   bool // the topic stamps append time
 	young    bool // metadata are refreshed before every send
 	old      bool // records are old: producer state may expire
+	big      bool // two records are one batch, which is larger than the topic takes
+	dead     bool // one of these is larger than the topic takes even alone
 	lossless bool // nothing may be reported: the promise without exceptions
 	left     budget
 	mutate   mutation
 }
 
 // binding is a durable identity.
-type binding struct{ from, pid, floor int8 }
+type binding struct{ from, pid, floor, epoch int8 }
 
 // ackOf is the durable ack of a batch; base nobody: none.
 type ackOf struct{ base, epoch int8 }
@@ -88,6 +93,8 @@ type world struct {
 	last    int8 // batch of the last ack that counts; nobody: none
 	lastAck ackOf
 	version [modelBatches]int8 // of the content of a batch
+	cut     bool               // the big batch was replaced by two
+	gone    bool               // the dead record is a dead letter: a gap stands in its place
 
 	// what people were told, by batch
 	lost, maybe, counted, healed uint8
@@ -103,6 +110,9 @@ type world struct {
 	id      binding // granted
 	recov   bool    // the next offer is in doubt
 	dirty   ackOf   // mutation unsynced: an ack in the page cache only
+	learnt  bool    // the limit is known
+	passes  bool    // batches come from a start, which leaves out what a gap holds
+	soft    bool    // mutation cutInMemory: the cut is not durable
 	granted int8
 
 	left budget
@@ -128,7 +138,7 @@ func (m *model) say(format string, args ...any) string {
 func (m *model) identityAt(w *world, batch int8) Identity {
 	for i := w.idCount - 1; i >= 0; i-- {
 		if w.ids[i].from <= batch {
-			return Identity{From: uint64(w.ids[i].from), PID: int64(w.ids[i].pid)}
+			return Identity{From: uint64(w.ids[i].from), PID: int64(w.ids[i].pid), Epoch: int16(w.ids[i].epoch)}
 		}
 	}
 	return Identity{PID: -1, Partition: -1}
@@ -144,22 +154,34 @@ func (w *world) addIdentity(id binding) {
 	w.idCount = n + 1
 }
 
-func (m *model) batch(b int8) Batch {
-	at := modelNow
-	if m.old {
-		at -= modelOldMs
+// count is how many records the batch has that begins with b.
+func (m *model) count(w *world, b int8) int8 {
+	if m.big && !w.cut && b == jointFirst {
+		return 2
 	}
-	return Batch{First: uint64(b), Count: 1, MaxTime: at}
+	return 1
 }
 
-func (m *model) ackedBatch(b int8, a ackOf) AckedBatch {
+// recordTime is the time of every record.
+func (m *model) recordTime() int64 {
+	if m.old {
+		return modelNow - modelOldMs
+	}
+	return modelNow
+}
+
+func (m *model) batch(w *world, b int8) Batch {
+	return Batch{First: uint64(b), Count: uint32(m.count(w, b)), MaxTime: m.recordTime()}
+}
+
+func (m *model) ackedBatch(w *world, b int8, a ackOf) AckedBatch {
 	if b == nobody {
 		return AckedBatch{Epoch: -1}
 	}
 	if a.base == nobody {
 		a.epoch = nobody
 	}
-	return AckedBatch{Batch: m.batch(b), Base: int64(a.base), End: int64(a.base) + 1, Epoch: int32(a.epoch)}
+	return AckedBatch{Batch: m.batch(w, b), Base: int64(a.base), End: int64(a.base + m.count(w, b)), Epoch: int32(a.epoch)}
 }
 
 // step gives the lane one event, and its next batch if it has room.
@@ -168,7 +190,11 @@ func (m *model) step(w *world, ev Event) {
 	m.stepOnce(w, ev)
 	for w.lane.Room() && int8(w.lane.Head()) < m.batches {
 		b := int8(w.lane.Head())
-		m.stepOnce(w, Event{Kind: EvOffer, Batch: m.batch(b), Identity: m.identityAt(w, b), InDoubt: w.recov})
+		if b == deadRecord && w.gone && w.passes {
+			b++
+		}
+		m.stepOnce(w, Event{Kind: EvOffer, Batch: m.batch(w, b), Identity: m.identityAt(w, b), InDoubt: w.recov,
+			Large: w.learnt && m.count(w, b) > 1})
 		w.recov = false
 	}
 }
@@ -232,17 +258,36 @@ func (m *model) perform(w *world, before *Lane, ev *Event, a Action) {
 	case ActReport:
 		m.report(w, before, ev, a)
 	case ActSend:
-		w.flight = request{batch: int8(a.Batch.First), id: int8(a.Identity.PID), from: int8(a.Identity.From), to: int8(a.Route.Leader), version: w.version[a.Batch.First]}
+		w.flight = request{batch: int8(a.Batch.First), count: int8(a.Batch.Count), id: int8(a.Identity.PID), pe: int8(a.Identity.Epoch), from: int8(a.Identity.From), to: int8(a.Route.Leader), version: w.version[a.Batch.First]}
 		w.answered, w.code, w.offset = false, 0, 0
 	default:
 		if w.busy {
 			panic("BUG: two questions at once")
 		}
 		w.op, w.busy, w.res = a.Kind, true, result{epoch: int8(a.Route.Epoch), leader: int8(a.Route.Leader)}
-		if a.Kind == ActPersistIdentity {
+		switch a.Kind {
+		case ActPersistIdentity:
 			w.id.from = int8(a.Identity.From)
+		case ActCut:
+			w.id = m.cutIdentity(w, a.Identity)
 		}
 	}
+}
+
+// cutIdentity is the sink's.
+func (m *model) cutIdentity(w *world, id Identity) binding {
+	if id.PID < 0 {
+		return binding{pid: nobody}
+	}
+	floor := w.id.floor // of the one just granted
+	if id.Epoch > 0 {
+		for i := range w.idCount {
+			if w.ids[i].from <= int8(w.lane.head) {
+				floor = w.ids[i].floor
+			}
+		}
+	}
+	return binding{from: int8(id.From), pid: int8(id.PID), epoch: int8(id.Epoch), floor: floor}
 }
 
 // report notes what people were told, in batches.
@@ -307,11 +352,13 @@ func (m *model) answerEvent(code outcome, offset int8) Event {
 	case appended:
 		ev.Verdict = Acked
 	case duplicate:
-		ev.Verdict, ev.AppendTime = Acked, m.batch(0).MaxTime
+		ev.Verdict, ev.AppendTime = Acked, m.recordTime()
 	case refused:
 		ev.Verdict, ev.Base = Refused, -1
 	case moved:
 		ev.Verdict, ev.Base = RetryRoute, -1
+	case tooLarge:
+		ev.Verdict, ev.NotAppended, ev.Base, ev.AppendTime = TooLarge, true, -1, -1
 	}
 	return ev
 }
@@ -346,6 +393,20 @@ func (m *model) progress(w *world) string {
 		w.addIdentity(id)
 		m.step(w, Event{Kind: EvIdentityKept})
 		return m.say("identity %+v durable", id)
+	case ActCut:
+		id := w.id
+		w.id = binding{}
+		dead := w.lane.batch.Count == 1
+		if dead {
+			w.gone = true
+			w.addIdentity(id)
+			w.passGap()
+		} else {
+			m.mutate.cut(w, id)
+		}
+		w.learnt = true
+		m.step(w, Event{Kind: EvCut, Dead: dead})
+		return m.say("cut durable, dead letter %v, identity %+v", dead, id)
 	case ActAck:
 		p := &w.lane.pending
 		m.mutate.ack(m, w, int8(p.First), ackOf{int8(p.Base), int8(p.Epoch)})
@@ -359,13 +420,23 @@ func (m *model) progress(w *world) string {
 		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Route: at})
 		return m.say("end of epoch %d", res.base)
 	case ActFindLoss:
-		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Acked: m.ackedBatch(res.acked, res.ackedIs), Route: at})
+		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Acked: m.ackedBatch(w, res.acked, res.ackedIs), Route: at})
 		return m.say("lost from %d, held from %d", res.lost, res.held)
 	case ActReadBack:
 		m.step(w, Event{Kind: EvReadBack, Found: res.found, Absent: res.absent, Base: int64(res.base), Route: at})
 		return m.say("read back: found %v absent %v", res.found, res.absent)
 	}
 	panic("BUG: unknown action")
+}
+
+// passGap moves the durable head out of the gap.
+func (w *world) passGap() {
+	if w.gone && w.head == deadRecord {
+		w.head++
+	}
+	if w.head >= w.top {
+		w.top = 0
+	}
 }
 
 func (w *world) truth() Route {
@@ -375,14 +446,16 @@ func (w *world) truth() Route {
 // keepAck makes the lane's ack durable.
 func (m *model) keepAck(w *world, b int8, a ackOf) {
 	w.acks[b] = a
-	if b+1 < w.head {
+	next := b + m.count(w, b)
+	if next < w.head {
 		return // the spool takes no ack below the head
 	}
-	w.last, w.lastAck, w.head = b, a, b+1
-	if w.head >= w.top {
-		w.top = 0
-	}
+	w.last, w.lastAck, w.head = b, a, next
+	w.passGap()
 	w.held = max(w.held, w.head-m.retain)
+	if w.held == jointFirst+1 && m.count(w, jointFirst) > 1 {
+		w.held-- // as a whole or not at all
+	}
 }
 
 // keepHead makes the lane's step back durable.
@@ -395,6 +468,8 @@ func (w *world) keepHead() {
 	if l := &w.lane.last; l.Epoch >= 0 {
 		w.last, w.lastAck = int8(l.First), ackOf{int8(l.Base), int8(l.Epoch)}
 	}
+	w.passes = false // what is held is offered again, and a gap does not count there
+	w.passGap()
 }
 
 // ask has the leader answer the question under way.
@@ -419,8 +494,8 @@ func (m *model) ask(w *world) {
 func (m *model) findLoss(w *world) {
 	r := &w.res
 	var held []HeldBatch
-	for b := w.held; b < w.head; b++ {
-		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(b)}, Acked: m.ackedBatch(b, w.acks[b])})
+	for b := w.held; b < w.head; b += m.count(w, b) {
+		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(w, b)}, Acked: m.ackedBatch(w, b, w.acks[b])})
 	}
 	ev, _ := firstLoss(w.lane.head, 0, held, w.lane.last, 0, func(epoch int32) (int64, error) { return int64(w.endOf(int8(epoch))), nil })
 	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
@@ -445,8 +520,11 @@ func (m *model) readBack(w *world) {
 	if !m.read || w.end < floor {
 		return // cannot be told
 	}
+	if w.splits(floor) {
+		floor-- // a fetch from the middle of a batch brings all of it
+	}
 	for i := floor; i < w.end; i++ {
-		if w.log[i].batch == b && w.log[i].id == id.pid {
+		if w.log[i].batch == b && w.log[i].id == id.pid && w.log[i].pe == id.epoch {
 			r.found, r.base = true, i
 			return
 		}
@@ -458,6 +536,8 @@ func (m *model) readBack(w *world) {
 func (m *model) die(w *world, void bool) {
 	w.land()
 	w.busy, w.op, w.res, w.id, w.wake, w.dirty = false, 0, result{}, binding{}, false, ackOf{base: nobody}
+	w.learnt = false
+	m.mutate.die(w)
 	if void { // the batches from the head on are gone; other lines get their indexes
 		for b := w.head; b < m.batches; b++ {
 			w.version[b]++
@@ -470,16 +550,16 @@ func (m *model) die(w *world, void bool) {
 func (m *model) start(w *world, void bool) {
 	id := m.identityAt(w, w.head)
 	m.mutate.recover(m, w, id, void)
-	w.recov = w.head < m.batches && !void
+	w.recov, w.passes = w.head < m.batches && !void, true
 	w.maybe, w.counted = w.maybe|w.counted, 0 // nobody takes that back any more
-	w.lane = NewLane(uint64(w.head), uint64(w.top), m.ackedBatch(w.last, w.lastAck), m.identityAt(w, w.head))
+	w.lane = NewLane(uint64(w.head), uint64(w.top), m.ackedBatch(w, w.last, w.lastAck), m.identityAt(w, w.head))
 	m.step(w, Event{Kind: EvTick})
 }
 
-func (w *world) endIdentity(id Identity, void bool, batches int8) {
+func (w *world) endIdentity(id Identity, void bool, m *model) {
 	from := w.head
-	if !void && from < batches && id.PID >= 0 {
-		from++
+	if !void && from < m.batches && id.PID >= 0 {
+		from += m.count(w, from)
 	}
 	if w.idCount > 0 {
 		w.addIdentity(binding{from: from, pid: nobody, floor: nobody})

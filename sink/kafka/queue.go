@@ -34,6 +34,19 @@ func (q *refQueue) pop() {
 	}
 }
 
+// replaceFirst puts refs in the place of the first.
+func (q *refQueue) replaceFirst(refs []Ref) {
+	q.pop()
+	for i := len(refs) - 1; i >= 0; i-- {
+		if q.n == len(q.buf) {
+			q.resize(max(refQueueMin, 2*len(q.buf)))
+		}
+		q.first = (q.first - 1) & (len(q.buf) - 1)
+		q.n++
+		*q.at(0) = refs[i]
+	}
+}
+
 // prepend puts refs before all others.
 func (q *refQueue) prepend(refs []Ref) {
 	all := make([]Ref, 0, len(refs)+q.n)

@@ -12,7 +12,7 @@ func TestRefQueueIsASlice(t *testing.T) {
 		var want []uint64
 		next := uint64(0)
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
-			switch rapid.IntRange(0, 4).Draw(t, "op") {
+			switch rapid.IntRange(0, 5).Draw(t, "op") {
 			case 0, 1:
 				q.push(Ref{Batch: Batch{First: next}})
 				want = append(want, next)
@@ -26,6 +26,18 @@ func TestRefQueueIsASlice(t *testing.T) {
 				q.prepend([]Ref{{Batch: Batch{First: next}}, {Batch: Batch{First: next + 1}}})
 				want = append([]uint64{next, next + 1}, want...)
 				next += 2
+			case 5:
+				if len(want) == 0 {
+					break
+				}
+				var refs []Ref
+				var firsts []uint64
+				for range rapid.IntRange(0, 20).Draw(t, "instead") {
+					refs, firsts = append(refs, Ref{Batch: Batch{First: next}}), append(firsts, next)
+					next++
+				}
+				q.replaceFirst(refs)
+				want = append(firsts, want[1:]...)
 			}
 			if q.len() != len(want) {
 				t.Fatalf("length %d, want %d", q.len(), len(want))

@@ -13,6 +13,7 @@ import (
 type stats struct {
 	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
 	maybeDoubled, lost, healed, found, newIdentities           atomic.Uint64
+	cutBatches, deadLetters, shifted                           atomic.Uint64
 	oldestMs                                                   atomic.Int64
 }
 
@@ -26,6 +27,9 @@ type Stats struct {
 	LostRecords                uint64 // acked, then lost by the broker, and no longer held
 	HealedRecords              uint64 // acked, lost by the broker, and sent again
 	FoundRecords               uint64 // in doubt, and found in the log
+	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
+	DeadLetters                uint64 // records that their topic does not take, kept in files
+	ShiftedRecords             uint64 // in their topic with another time, since it refused their own
 	NewIdentities              uint64 // besides the one per lane and start
 	OldestUnackedMs            int64  // ms since 1970 of the newest record of the oldest batch without a durable ack; 0: none
 }
@@ -35,7 +39,8 @@ func (s *Sink) Stats() Stats {
 	x := &s.stats
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
-		HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
+		HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
+		CutBatches: x.cutBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
 func (s *Sink) report(r *row, a Action) {
@@ -61,6 +66,9 @@ func (s *Sink) report(r *row, a Action) {
 		log.Warn("the lane goes on under a new producer id", "why", a.Reason.String())
 	case ReportNotOurs:
 		log.Error("an answer shows that another producer used this lane's producer id; the batch is sent again under a new one")
+	case ReportShifted:
+		s.stats.shifted.Add(a.Records)
+		s.warn("the topic refuses the records' own times; they are moved to times that it takes", "topic", r.info.Topic, "source", r.info.Block, "records", a.Records)
 	case ReportUnverified:
 		log.Warn("the leader does not know the epoch of our last ack: it cannot be told whether it lost records")
 	}
@@ -83,7 +91,11 @@ func (s *Sink) refusal(it *item, out *PartOutcome) {
 	if out.ErrorMessage != "" {
 		args = append(args, "message", out.ErrorMessage)
 	}
-	if advice := Advice(out.Code); advice != "" {
+	advice := Advice(out.Code)
+	if it.row.fault.keyless() {
+		advice = adviceKeys
+	}
+	if advice != "" {
 		args = append(args, "advice", advice)
 	}
 	s.warn("broker did not take a batch: "+err.Error(), args...)

@@ -48,6 +48,8 @@ type item struct {
 	topic   string
 	topicID [16]byte
 	part    int32
+	shift   bool  // the newest time becomes backMs before the request is made
+	backMs  int64 // ms
 
 	at, end int   // its bytes in job.buf
 	err     error // the frame could not be read; it is not in the request

@@ -63,53 +63,13 @@ func (r *IdentityRecord) identity() Identity {
 	return Identity{From: r.From, PID: r.ProducerID, Epoch: r.Epoch, Partition: r.Partition}
 }
 
-// HeldBatch is an acked batch that the spool still holds.
-type HeldBatch struct {
-	Ref   Ref
-	Acked AckedBatch
-}
-
-// Journal is where the sink writes what must survive it; the committer
-// implements it. No method blocks. Each is answered, once the entry is
-// durable, by the Notice of the same name.
-type Journal interface {
-	Ack(lane uint32, a AckedBatch, urgent bool) // NoticeAckKept
-	Identity(lane uint32, id IdentityRecord)    // NoticeIdentityKept
-	// MoveHead: the head is index again, of a step back that began at top; last is the last ack that proves something
-	// (Count 0: none does), and what is between it and index is lost. NoticeHeadKept.
-	MoveHead(lane uint32, index, top uint64, last AckedBatch)
-	Skip(lane uint32, b Batch) // NoticeSkipKept: a gap stands for a batch that cannot be read
-	Held(lane uint32)          // NoticeHeld
-}
-
-// NoticeKind names what the committer tells the sink.
-type NoticeKind uint8
-
-const (
-	NoticeLane         NoticeKind = iota // Lane: a lane exists now
-	NoticeBatch                          // Ref: a batch is durable
-	NoticeAckKept                        // the lane's last Ack is durable
-	NoticeIdentityKept                   // the lane's last Identity is durable
-	NoticeHeadKept                       // the lane's MoveHead is durable
-	NoticeSkipKept                       // the lane's Skip is durable
-	NoticeHeld                           // Held: the acked batches of the lane that are still in the spool
-)
-
-// Notice is one message from the committer.
-type Notice struct {
-	Kind NoticeKind
-	ID   uint32 // lane
-	Ref  Ref
-	Lane *LaneStart
-	Held []HeldBatch
-}
-
 // Transport is what the sink needs of a Kafka client. A struct of functions, so
 // that a simulation can stand in its place.
 type Transport struct {
 	Metadata       func(ctx context.Context, topics []string) (Metadata, error)
 	InitProducerID func(ctx context.Context) (id int64, epoch, code int16, err error)
 	EndOfEpoch     func(ctx context.Context, broker int32, topic string, partition, leaderEpoch, currentEpoch int32) (end int64, epoch int32, code int16, err error)
+	TopicConfig    func(ctx context.Context, topic string) (cfg TopicConfig, code int16, err error)
 	EndOffset      func(ctx context.Context, broker int32, topic string, partition, currentEpoch int32) (end int64, code int16, err error)
 	ReadBack       func(ctx context.Context, q ReadBackQuery) (ReadBackResult, error)
 	Produce        func(broker int32, slow bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error)
@@ -154,6 +114,8 @@ type Sink struct {
 	ctx      context.Context
 	nextAge  int64
 	quiet    map[string]int64 // ms until which a warning is not repeated
+	limits   map[string]limit // by topic: what batches are cut to; none: they were not refused
+	cuts     cuts
 }
 
 // row is one lane with what its machine may not know.
@@ -171,6 +133,9 @@ type row struct {
 	grant      IdentityRecord // on its way to the disk
 	loss       Route          // as of which the loss is looked for
 	held       []HeldBatch    // for a step back
+	fault      fault          // what was said of the batch at head
+	cut        Action         // how to replace it
+	made       *cutReply      // its replacement, on its way to the disk
 	item       item           // the batch that waits for its sender
 	cause      Cause          // logged last
 }
@@ -195,6 +160,7 @@ func NewSink(cfg SinkConfig) *Sink {
 		topics:  map[string]int{},
 		senders: map[senderKey]*sender{},
 		quiet:   map[string]int64{},
+		limits:  map[string]limit{},
 		done:    make(chan *job, 256),
 		replies: make(chan reply),
 		gate:    make(chan struct{}, questionsMax),
@@ -297,6 +263,8 @@ func (s *Sink) take(n *Notice) {
 	case NoticeHeadKept:
 		r.rewind()
 		s.step(r, Event{Kind: EvHeadKept})
+	case NoticeReplaced:
+		s.replaced(r, n.Replaced)
 	case NoticeHeld:
 		r.held = n.Held
 		s.findLoss(r)
@@ -361,8 +329,8 @@ func (s *Sink) feed(r *row) {
 	for r.queue.len() > 0 && r.lane.Room() {
 		next := r.queue.at(0)
 		id := r.identityAt(next.First)
-		ev := Event{Kind: EvOffer, Batch: next.Batch, Identity: id.identity(), InDoubt: r.recov == next.First}
-		r.recov = noDoubt
+		ev := Event{Kind: EvOffer, Batch: next.Batch, Identity: id.identity(), InDoubt: r.recov == next.First, Large: s.large(r, next)}
+		r.recov, r.fault = noDoubt, fault{}
 		s.stepOnce(r, &ev)
 	}
 }
@@ -407,6 +375,10 @@ func (s *Sink) perform(r *row, a Action) {
 		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1)
 	case ActMoveHead:
 		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Top, a.Acked)
+	case ActCut:
+		r.cut = a
+		s.cuts.waiting = append(s.cuts.waiting, r)
+		s.nextCut()
 	case ActWake:
 		if at := int64(a.Index); at != r.wakeAt {
 			r.wakeAt = at
@@ -421,7 +393,7 @@ func (s *Sink) perform(r *row, a Action) {
 func (s *Sink) enqueue(r *row, a Action) {
 	id := r.identityAt(a.Batch.First)
 	r.item = item{row: r, ref: *r.queue.at(0), topic: r.info.Topic, topicID: id.TopicID, part: a.Identity.Partition,
-		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}}
+		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}, shift: a.Shift, backMs: a.BackMs}
 	key := senderKey{a.Route.Leader, a.Slow}
 	x := s.senders[key]
 	if x == nil {
@@ -470,6 +442,9 @@ func (s *Sink) compose(j *job, x *sender) {
 			continue
 		}
 		bytes += size
+		if r.item.shift {
+			r.item.stamp.ShiftMs = time.Now().UnixMilli() - r.item.backMs - r.item.ref.MaxTime
+		}
 		j.items = append(j.items, r.item)
 		r.info.SentNext.Store(r.item.ref.Next())
 	}
@@ -520,48 +495,9 @@ func (s *Sink) outcome(it *item, out *PartOutcome) {
 		if v == Refused {
 			s.stats.refusals.Add(1)
 		}
+		it.row.fault.note(out, it.ref.Count)
 		s.refusal(it, out)
 	}
-	s.step(it.row, Event{Kind: EvAnswer, Verdict: v, NotAppended: NotPersisted(out.Code), Slow: Slow(out.Code),
+	s.step(it.row, Event{Kind: EvAnswer, Verdict: v, NotAppended: NotPersisted(out.Code), Slow: Slow(out.Code), Named: len(it.row.fault.named) > 0,
 		Base: out.BaseOffset, AppendTime: out.LogAppendTime})
-}
-
-func (s *Sink) untilWake() time.Duration {
-	next := int64(1 << 62)
-	if len(s.timers) > 0 {
-		next = s.timers[0].at
-	}
-	if s.wanted && !s.asking && !s.stopping {
-		next = min(next, s.nextAsk)
-	}
-	return time.Duration(max(0, min(next-s.now(), 1_000))) * time.Millisecond
-}
-
-func (s *Sink) wake() {
-	for len(s.timers) > 0 && s.timers[0].at <= s.now() {
-		e := heap.Pop(&s.timers).(timerEntry)
-		if e.at == e.row.wakeAt { // else: the lane asked for another time since
-			e.row.wakeAt = 0
-			s.step(e.row, Event{Kind: EvTick})
-		}
-	}
-}
-
-type timerEntry struct {
-	at  int64
-	row *row
-}
-
-type timers []timerEntry
-
-func (t timers) Len() int           { return len(t) }
-func (t timers) Less(i, j int) bool { return t[i].at < t[j].at }
-func (t timers) Swap(i, j int)      { t[i], t[j] = t[j], t[i] }
-func (t *timers) Push(x any)        { *t = append(*t, x.(timerEntry)) }
-func (t *timers) Pop() any {
-	old := *t
-	x := old[len(old)-1]
-	old[len(old)-1] = timerEntry{}
-	*t = old[:len(old)-1]
-	return x
 }

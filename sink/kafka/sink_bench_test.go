@@ -34,6 +34,7 @@ func (l *loop) Identity(lane uint32, _ IdentityRecord) {
 func (l *loop) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("not in a healthy cluster") }
 func (l *loop) Skip(uint32, Batch)                          { panic("not in a healthy cluster") }
 func (l *loop) Held(uint32)                                 { panic("not in a healthy cluster") }
+func (l *loop) Replace(uint32, *Replacement)                { panic("not in a healthy cluster") }
 
 // ReadBatch makes every lane's batches the same.
 func (l *loop) ReadBatch(dst []byte, ref Ref) ([]byte, error) {

@@ -1,0 +1,96 @@
+package kafka
+
+// The part of the lane that finds out what the broker has: rules 3 to 5.
+
+// epochEnd compares what the leader still has of our last ack's epoch.
+func (l *Lane) epochEnd(ev *Event, a *Actions) {
+	l.settle(busyEpoch)
+	switch {
+	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
+	case ev.Base >= 0 && ev.Base < l.last.End:
+		l.regress = false
+		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
+	default:
+		if ev.Base < 0 {
+			a.report(ReportUnverified, 1, 0)
+		}
+		l.checked = true
+		if l.regress {
+			l.regress = false
+			l.notOurs(a)
+		}
+	}
+}
+
+// readBack takes the result of looking for the head in the log.
+func (l *Lane) readBack(ev *Event, a *Actions) {
+	l.settle(busyLog)
+	switch {
+	case ev.Found:
+		a.report(ReportFound, uint64(l.batch.Count), 0)
+		if l.counted > 0 {
+			a.report(ReportNotDoubled, uint64(l.counted), 0)
+		}
+		l.ack(ev.Base, ev.Route.Epoch, a)
+	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
+	default:
+		l.asked = true
+		if !ev.Absent && l.counted == 0 {
+			l.counted, l.countedTries = l.batch.Count, l.tries
+			a.report(ReportMaybeDoubled, uint64(l.counted), 0)
+		}
+	}
+}
+
+// heal begins again at the first acked batch that the leader lost, if any.
+func (l *Lane) heal(ev *Event, a *Actions) {
+	l.settle(busyLoss)
+	if ev.Route.Epoch != l.route.Epoch {
+		return // said by a leader that is none any more: rule 3 asks the new one
+	}
+	end := max(l.top, l.head)
+	if l.doubt {
+		end = max(end, l.batch.Next())
+	}
+	at := min(ev.Lost, l.head)
+	lost := at < l.head
+	if lost {
+		l.last = ev.Acked // acks from here on never count against a leader again
+		if l.last.Count == 0 {
+			l.last.Epoch = -1
+		}
+	}
+	if lost && at >= l.top && at >= ev.Held { // a first step back
+		a.report(ReportHealed, l.head-at, 0)
+		l.top = end
+		l.moveHead(at, lost, a)
+		return
+	}
+	why, maybe := ReasonRefused, max(l.top, at)
+	if l.tries > 1 { // an attempt before the refused one may have been appended
+		maybe = max(maybe, l.batch.Next())
+	}
+	if lost && at < ev.Held {
+		why, maybe = ReasonLost, end
+		a.report(ReportLost, ev.Held-at, why)
+		at = ev.Held
+	}
+	a.report(ReportMaybeDoubled, maybe-at, why)
+	l.top = 0
+	l.needID = why
+	l.moveHead(at, lost, a)
+}
+
+// moveHead starts again at index at, which may be the head itself. After a loss
+// that is durable even then: another start would take the acks from there on
+// for proof of the same loss.
+func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
+	l.forgetDoubt()
+	l.checked = true
+	if !lost {
+		return
+	}
+	l.head = at
+	l.dropBatch()
+	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
+}
