@@ -175,3 +175,6 @@ type CorruptionError struct {
 func (e *CorruptionError) Error() string {
 	return fmt.Sprintf("spool segment %d is damaged at byte %d: %s", e.Segment, e.Position, e.Reason)
 }
+
+// Released tells that the segment is gone because nobody needed it any more.
+func (e *CorruptionError) Released() bool { return e.Reason == string(errReleased) }

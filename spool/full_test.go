@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -145,37 +146,6 @@ func TestCrashLoop(t *testing.T) {
 	}
 }
 
-// TestStuckLane: a lane that cannot send keeps its segment, and only that.
-func TestStuckLane(t *testing.T) {
-	mem := vfs.NewMem()
-	l, _ := mustOpen(t, memOptions(mem))
-	mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}}})
-	for i := range uint64(200) {
-		mustAppend(t, l, []Batch{testBatch(2, i, 1, 3000)}, nil)
-		mustSync(t, l)
-		mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 2, First: i, Count: 1}}})
-	}
-	mustSync(t, l)
-	if s := l.Stats(); s.Segments > 6 {
-		t.Fatalf("a stuck lane holds %d segments", s.Segments)
-	}
-	if l.segments[0].number != 1 {
-		t.Fatal("the segment of the stuck lane is gone")
-	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	l, r := mustOpen(t, memOptions(mem))
-	if len(r.Damage) > 0 || len(r.Lanes[0].Batches) != 1 {
-		t.Fatalf("%+v", r)
-	}
-	rd := l.NewReader()
-	wantBatch(t, rd, r.Lanes[0].Batches[0], testBatch(1, 0, 1, 100))
-	if err := errors.Join(rd.Close(), l.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // volume is a file system that says something else about its volume.
 type volume struct {
 	vfs.FS
@@ -194,6 +164,7 @@ func TestRefusals(t *testing.T) {
 		says  string
 	}{
 		{"small volume", vfs.Usage{TotalBytes: 100 << 20, FreeBytes: gib}, Options{}, ErrTooSmall, "at least 33554432"},
+		{"tiny volume", vfs.Usage{TotalBytes: 4 << 20, FreeBytes: gib}, Options{}, ErrTooSmall, "smallest spool takes 33554432"},
 		{"small limit", vfs.Usage{TotalBytes: gib, FreeBytes: gib}, Options{MaxBytes: 1 << 20}, ErrTooSmall, "spool.max_bytes"},
 		{"nothing free", vfs.Usage{TotalBytes: gib, FreeBytes: 1000}, Options{}, ErrTooSmall, "it needs 33554432"},
 		{"above the floor", vfs.Usage{TotalBytes: gib, FreeBytes: 40 << 20}, Options{}, ErrTooSmall, "min_free_bytes"},
@@ -204,6 +175,9 @@ func TestRefusals(t *testing.T) {
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.says)
 		}
+		if _, cerr := Check(c.o, c.o.Dir); cerr == nil || cerr.Error() != err.Error() {
+			t.Errorf("%s: Check says %v, Open %v", c.what, cerr, err)
+		}
 	}
 	o := Options{Dir: "/spool", FS: volume{vfs.NewMem(), vfs.Usage{TotalBytes: gib, FreeBytes: gib, Kind: "nfs", Network: true}}, AllowNetworkFS: true}
 	l, _ := mustOpen(t, o)
@@ -212,6 +186,46 @@ func TestRefusals(t *testing.T) {
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
+	}
+	p, err := Check(o, "/")
+	if err != nil || p.MaxBytes != gib/4 || p.SegmentBytes != segmentBytesLow || p.MinFreeBytes != gib/20 || p.TotalBytes != gib || len(p.Warnings) > 0 {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+// TestWarnings: directories that can be used, but hardly should. Check and Open
+// say the same.
+func TestWarnings(t *testing.T) {
+	for _, c := range []struct {
+		usage vfs.Usage
+		want  []string
+	}{
+		{vfs.Usage{}, nil},
+		{vfs.Usage{Perm: 0o700, Kind: "fuse"}, nil},
+		{vfs.Usage{Perm: 0o500}, nil},
+		{vfs.Usage{Perm: 0o750}, []string{"mode 0750"}},
+		{vfs.Usage{Perm: 0o701, Kind: "tmpfs"}, []string{"in memory (tmpfs)", "mode 0701"}},
+		{vfs.Usage{Kind: "overlay"}, []string{"container's own layer"}},
+	} {
+		c.usage.TotalBytes, c.usage.FreeBytes = 1<<30, 1<<30
+		var logged strings.Builder
+		o := Options{Dir: "/spool", FS: volume{vfs.NewMem(), c.usage}, Logger: slog.New(slog.NewTextHandler(&logged, nil))}
+		p, err := Check(o, "/spool")
+		if err != nil || len(p.Warnings) != len(c.want) {
+			t.Fatalf("%+v: %q, %v", c.usage, p.Warnings, err)
+		}
+		l, _ := mustOpen(t, o)
+		for i, want := range c.want {
+			if !strings.Contains(p.Warnings[i], want) || !strings.Contains(logged.String(), want) {
+				t.Errorf("no %q in %q and\n%s", want, p.Warnings[i], logged.String())
+			}
+		}
+		if n := strings.Count(logged.String(), "level=WARN"); n != len(c.want) {
+			t.Errorf("%d warnings:\n%s", n, logged.String())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -343,4 +357,49 @@ func faultAt(at int, noSpace bool) (fired bool, err error) {
 		}
 	}
 	return true, nil
+}
+
+// TestDropNewest is the spool's side of when_full: drop_newest. New lines find no
+// room, so their bytes are dropped and counted: a commit with the cursor behind
+// them and a gap without indexes. However many of these come, they find room.
+func TestDropNewest(t *testing.T) {
+	mem := vfs.NewMem()
+	o := memOptions(mem)
+	o.MaxBytes = 8 * testSegmentBytes
+	l, _ := mustOpen(t, o)
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
+	next := fill(t, l, 0)
+	mem.SetQuota(8 * testSegmentBytes)
+	dropped := uint64(0)
+	for i := range int64(3000) { // twenty segments of them
+		g := Gap{Source: 1, FromByte: 100 * i, ToByte: 100 * (i + 1), Records: 7, Reason: GapDroppedNewest}
+		mustAppend(t, l, nil, &Commit{Cursors: []Cursor{{Source: 1, Offset: g.ToByte}}, Gaps: []Gap{g}})
+		if dropped += g.Records; i%10 == 0 {
+			mustSync(t, l)
+		}
+		if i%500 == 0 {
+			if got := fill(t, l, next); got != next {
+				t.Fatal("new lines got into a spare")
+			}
+		}
+	}
+	if s := l.Stats(); s.BytesUsed > o.MaxBytes {
+		t.Fatalf("%+v", s)
+	}
+	mustSync(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, r := mustOpen(t, o)
+	if len(r.Damage) > 0 || len(r.Lanes[0].Batches) != int(next) || r.Lanes[0].Next != next || r.Sources[0].Offset != 300_000 {
+		t.Fatalf("%d batches of %d, next %d, cursor %d, %+v", len(r.Lanes[0].Batches), next, r.Lanes[0].Next, r.Sources[0].Offset, r.Damage)
+	}
+	drain(t, l, 0, next)
+	mem.SetQuota(0)
+	if got := fill(t, l, next); got < next+10 {
+		t.Fatalf("only %d batches fit after draining", got-next)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
 }

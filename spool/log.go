@@ -41,10 +41,14 @@ type Log struct {
 	file         vfs.File   // of the last
 	durable      position   // a sync has returned up to here
 	free         []freeFile
-	freeNext     uint32 // number of the next free file
-	totalBytes   int64  // of all files
-	settled      bool   // no ack, gap or segment since the last release
-	failed       error  // the final error, once there is one
+	freeNext     uint32            // number of the next free file
+	totalBytes   int64             // of all files
+	asked        map[uint32]uint64 // lanes that may heal: from which index on, see AckedFrom
+	settled      bool              // no ack, gap or segment since the last release
+	thinDue      bool              // a segment was made since the last thinning
+	thinning     bool              // its own writes do not start another
+	punchless    bool              // the file system makes no holes
+	failed       error             // the final error, once there is one
 
 	stage   []byte  // bytes of frames on their way to the file
 	payload encoder // of the commit in hand
@@ -57,6 +61,7 @@ type Log struct {
 type shared struct {
 	durable atomic.Uint64 // segment<<32 | block
 	table   atomic.Pointer[[]segmentID]
+	moved   atomic.Pointer[map[place]movedBatch] // never changed, but replaced
 }
 
 // segmentID names a segment file; a table of them is never changed.
@@ -68,7 +73,7 @@ type segmentID struct {
 type counters struct {
 	usedBytes, freeBytes, segments, spares atomic.Int64
 	syncs, groups, batches, writtenBytes   atomic.Int64
-	refused                                atomic.Int64
+	refused, punchedBytes, carriedBytes    atomic.Int64
 }
 
 // Stats is a snapshot. Byte and count totals are since Open.
@@ -80,6 +85,8 @@ type Stats struct {
 	Groups, Batches     int64
 	BytesWritten        int64
 	Refused             int64 // Append calls answered with ErrFull
+	BytesPunched        int64 // given back from inside segments that a lane keeps
+	BytesCarried        int64 // copied into the newest segment to give up an old one
 }
 
 // Stats may be called from any goroutine.
@@ -89,6 +96,7 @@ func (l *Log) Stats() Stats {
 		Segments: l.stats.segments.Load(), Spares: l.stats.spares.Load(),
 		Syncs: l.stats.syncs.Load(), Groups: l.stats.groups.Load(), Batches: l.stats.batches.Load(),
 		BytesWritten: l.stats.writtenBytes.Load(), Refused: l.stats.refused.Load(),
+		BytesPunched: l.stats.punchedBytes.Load(), BytesCarried: l.stats.carriedBytes.Load(),
 	}
 }
 
@@ -108,9 +116,12 @@ func Open(o Options) (*Log, *Recovered, error) {
 	if err := o.settle(usage); err != nil {
 		return nil, nil, err
 	}
+	for _, w := range o.warnings(usage) {
+		o.Logger.Warn(w)
+	}
 	l := &Log{
 		fs: o.FS, dir: o.Dir, options: o, logger: o.Logger, rand: o.rand,
-		segmentBytes: o.segmentBytes, state: newState(),
+		segmentBytes: o.segmentBytes, state: newState(), asked: map[uint32]uint64{},
 	}
 	l.stats.freeBytes.Store(usage.FreeBytes)
 	lock, holder, err := o.FS.Lock(l.path(lockName), fmt.Sprintf("pid %d\n", os.Getpid()))
@@ -181,6 +192,7 @@ func (l *Log) Append(dst []Ref, batches []Batch, c *Commit) ([]Ref, error) {
 	}
 	if len(c.Acks)+len(c.Gaps)+len(c.Heads) > 0 {
 		l.settled = false
+		l.forgetAsked(c)
 	}
 	l.stats.groups.Add(1)
 	l.stats.batches.Add(int64(len(batches)))
@@ -267,21 +279,54 @@ func (l *Log) endBefore() int64 {
 func (l *Log) makeRoom(groupBytes int64, newLines bool) (moved bool, err error) {
 	before := l.durable
 	err = l.tryRoom(groupBytes, newLines)
-	if errors.Is(err, ErrFull) && l.totalBytes+l.segmentBytes <= l.options.MaxBytes {
-		// Others fill the volume. What is only kept to heal must not make us wait
-		// for ever. (Within MaxBytes alone it never does: it is a quarter at most.)
-		if serr := l.Sync(); serr != nil {
-			return true, serr
-		}
-		count, rerr := l.release(0)
+	if errors.Is(err, ErrFull) && !l.thinning {
+		before = position{} // copies may have been appended meanwhile
+		freed, ferr := l.freeMore(newLines)
 		switch {
-		case rerr != nil:
-			err = rerr
-		case count > 0:
+		case ferr != nil:
+			err = ferr
+		case freed:
 			err = l.tryRoom(groupBytes, newLines)
 		}
 	}
 	return l.durable != before, err
+}
+
+// freeMore gives up what can be given up when a group finds no room; freed tells
+// whether there was something. New lines may take what a lane has asked for; the
+// commit that moves its head back may not.
+func (l *Log) freeMore(newLines bool) (freed bool, err error) {
+	if newLines {
+		clear(l.asked)
+	}
+	l.settled, l.thinDue = false, true
+	used := l.totalBytes - l.spareBytes()
+	if err := l.Sync(); err != nil {
+		return false, err
+	}
+	if !newLines || l.totalBytes+l.segmentBytes <= l.options.MaxBytes {
+		// Others fill the volume, or the spares are used up by commits without new
+		// lines, which must never wait. What is only kept to heal goes first. (It
+		// never makes new lines wait within MaxBytes: it is a quarter at most.)
+		kept := segmentsKept
+		if !newLines {
+			kept = 1 // one more file, or two segments of commits would be the end
+		}
+		if _, err := l.release(0, kept); err != nil {
+			return false, err
+		}
+		if len(l.asked) == 0 {
+			err = l.thin(0)
+		}
+	}
+	return l.totalBytes-l.spareBytes() < used, err
+}
+
+func (l *Log) spareBytes() (sum int64) {
+	for _, f := range l.free {
+		sum += f.fileSize
+	}
+	return sum
 }
 
 func (l *Log) tryRoom(groupBytes int64, newLines bool) error {
@@ -300,7 +345,7 @@ func (l *Log) tryRoom(groupBytes int64, newLines bool) error {
 	}
 	if unsynced := s.end - l.durable.byte; unsynced > 0 && unsynced+groupBytes > l.segmentBytes/2 {
 		// A recovery has to copy what is not durable into its first segment.
-		return l.Sync()
+		return l.sync()
 	}
 	return nil
 }
@@ -340,7 +385,8 @@ func (l *Log) writeGroup(dst []Ref, batches []Batch) ([]Ref, error) {
 		return dst, err
 	}
 	for i := range batches {
-		s.note(batches[i].Lane, batches[i].First, batches[i].First+uint64(batches[i].Count))
+		b := &batches[i]
+		s.note(b.Lane, b.First, b.First+uint64(b.Count), FrameBytes(len(b.Records)))
 	}
 	s.end = end
 	return dst, nil
@@ -360,10 +406,26 @@ func (l *Log) flushStage(at int64) error {
 }
 
 // Sync makes all appended groups durable, publishes that to the readers and
-// releases segments that nobody needs. An error is final: the kernel may have
-// dropped the pages and a second sync would lie, so the process must exit and
-// recover.
+// releases segments, and parts of segments, that nobody needs. An error is
+// final: the kernel may have dropped the pages and a second sync would lie, so
+// the process must exit and recover.
 func (l *Log) Sync() error {
+	if err := l.sync(); err != nil || !l.thinDue || len(l.asked) > 0 {
+		return err
+	}
+	l.thinDue = false
+	if err := l.thin(l.options.RetainAckedBytes); err != nil {
+		return l.fail(err)
+	}
+	if !l.settled {
+		return l.sync()
+	}
+	return nil
+}
+
+// sync leaves segments as they are: it is also called when room for a group is
+// already found.
+func (l *Log) sync() error {
 	if l.failed != nil {
 		return l.failed
 	}
@@ -376,7 +438,7 @@ func (l *Log) Sync() error {
 		l.stats.syncs.Add(1)
 	}
 	if !l.settled {
-		if _, err := l.release(l.options.RetainAckedBytes); err != nil {
+		if _, err := l.release(l.options.RetainAckedBytes, segmentsKept); err != nil {
 			return l.fail(err)
 		}
 		l.settled = true

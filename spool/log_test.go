@@ -18,7 +18,7 @@ const testSegmentBytes = 16 << 10
 
 func memOptions(fs vfs.FS) Options {
 	return Options{Dir: "/spool", FS: fs, MaxBytes: 16 * testSegmentBytes, MinFreeBytes: 1, segmentBytes: testSegmentBytes,
-		RetainAckedBytes: 2 * testSegmentBytes, rand: rand.NewChaCha8([32]byte{1})}
+		RetainAckedBytes: 2 * testSegmentBytes, punchUnit: 256, rand: rand.NewChaCha8([32]byte{1})}
 }
 
 func mustOpen(t testing.TB, o Options) (*Log, *Recovered) {
@@ -86,7 +86,7 @@ func TestReopen(t *testing.T) {
 	ident := Identity{Lane: 1, From: 0, ClusterID: "c", Topic: "logs", TopicID: [16]byte{1, 2}, Partition: 5, ProducerID: 1234, Epoch: 2, Floor: 77, Reason: IdentityFirst}
 	refs := mustAppend(t, l, []Batch{big, small}, &Commit{
 		Lanes:   []Lane{{1, "app", "logs", 0}, {2, "app", "logs", 1}},
-		Sources: []Source{src}, Cursors: []Cursor{cur}, Identities: []Identity{ident},
+		Sources: []Source{src}, Cursors: []Cursor{cur}, Identities: []Identity{ident, {Lane: 2, Topic: "logs", ProducerID: 1235}},
 	})
 	mustSync(t, l)
 	rd := l.NewReader()

@@ -113,6 +113,8 @@ type world struct {
 	possible  []*model // states a crash may leave: the last synced one and all behind
 	broker    *broker
 	full      int
+	retain    int64  // RetainAckedBytes, if not 0
+	stuck     uint32 // a lane that cannot send; 0: none
 	stats     map[string]int
 	failure   error           // of a check made on the way
 	rotten    bool            // damage is to be expected
@@ -122,6 +124,7 @@ type world struct {
 
 func newWorld(seed uint64) *world {
 	return &world{
+		stuck:  uint32(seed % 3), // lane 3 has most of what a source spreads
 		rng:    rand.New(rand.NewPCG(seed, 1)),
 		now:    &model{lanes: map[uint32]*modelLane{}, cursors: map[uint64]int64{}},
 		broker: &broker{log: map[sequence]string{}, lines: map[string]int{}},
@@ -132,6 +135,9 @@ func newWorld(seed uint64) *world {
 // open recovers and takes the found state over as the truth.
 func (w *world) open(fs vfs.FS) error {
 	o := memOptions(fs)
+	if w.retain > 0 {
+		o.RetainAckedBytes = w.retain
+	}
 	o.rand = rand.NewChaCha8([32]byte{byte(w.rng.Uint32()), byte(w.rng.Uint32()), byte(w.rng.Uint32())})
 	l, r, err := Open(o)
 	if err != nil {
@@ -282,8 +288,14 @@ func (w *world) append(next *model, batches []Batch, c *Commit) error {
 }
 
 func (w *world) sync() error {
+	before := w.log.Stats()
 	if err := w.log.Sync(); err != nil {
 		return err
+	}
+	if s := w.log.Stats(); s.BytesPunched > before.BytesPunched {
+		w.stats["punched"]++
+	} else if s.BytesCarried > before.BytesCarried {
+		w.stats["copied"]++
 	}
 	w.possible = []*model{w.now.clone()}
 	return nil
@@ -362,6 +374,9 @@ func modelBatch(id uint32, b span, text []byte) Batch {
 // deliver is the sink: a producer id if none covers the head, else the durable
 // head is sent and acked.
 func (w *world) deliver(id uint32) error {
+	if id == w.stuck {
+		return nil
+	}
 	next := w.now.clone()
 	l := next.lanes[id]
 	live := l.live()
@@ -465,7 +480,8 @@ func (w *world) heal(id uint32) error {
 			return fmt.Errorf("lane %d held: %w", id, err)
 		}
 		w.refs[id][a.First] = a.Ref
-		if !slices.Contains(l.batches, b) { // not known since a start that could not tell
+		if !slices.Contains(l.batches, b) { // not known since a start that could not tell, or an older cut
+			l.batches = slices.DeleteFunc(l.batches, func(have span) bool { return have.from < b.to && b.from < have.to })
 			l.batches = append(l.batches, b)
 			slices.SortFunc(l.batches, func(a, b span) int { return cmp.Compare(a.from, b.from) })
 		}

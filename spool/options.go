@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
+	"time"
 
 	"shipper/internal/vfs"
 )
@@ -27,6 +29,9 @@ const (
 	retainAckedBytes = 64 << 20
 )
 
+// BytesMin is the smallest MaxBytes.
+const BytesMin = segmentsMin * segmentBytesLow
+
 // Options of Open. Zero values mean the defaults.
 type Options struct {
 	Dir string
@@ -42,11 +47,17 @@ type Options struct {
 	// default 64 MiB, at most a quarter of MaxBytes.
 	RetainAckedBytes int64
 
+	// RefsMax bounds the references to batches that Recovered holds, over all
+	// lanes; the caller asks for the rest with Log.Refs. 0: no bound.
+	RefsMax int
+
 	AllowNetworkFS bool
 	Logger         *slog.Logger // nil: none
 
-	segmentBytes int64     // tests only: instead of what MaxBytes gives
-	rand         io.Reader // tests only: instead of crypto/rand
+	segmentBytes int64         // tests only: instead of what MaxBytes gives
+	rand         io.Reader     // tests only: instead of crypto/rand
+	tellEvery    time.Duration // tests only: instead of tellEvery
+	punchUnit    int64         // tests only: instead of punchUnitBytes
 }
 
 // Errors of Open and Append, to be asked with errors.Is.
@@ -65,17 +76,49 @@ var (
 	ErrGroupTooLarge = errors.New("spool group is too large")
 )
 
+// Plan is what a spool would take of its volume, and what is odd about it.
+type Plan struct {
+	MaxBytes     int64 // of all files
+	SegmentBytes int64
+	MinFreeBytes int64    // left free on the volume when the spool grows
+	TotalBytes   int64    // of the volume
+	FreeBytes    int64    // of the volume
+	Warnings     []string // sentences
+}
+
+// Check tells what Open would do with o.Dir, or why it would refuse it
+// (ErrTooSmall, ErrNetworkFS), and changes nothing. at is o.Dir, or the nearest
+// directory above it if it does not exist yet.
+func Check(o Options, at string) (Plan, error) {
+	o.setUnset()
+	u, err := o.FS.Usage(at)
+	if err != nil {
+		return Plan{}, fmt.Errorf("spool: ask the volume of %s for its size: %w", at, err)
+	}
+	names, err := o.FS.ReadDir(at)
+	if err != nil {
+		return Plan{}, fmt.Errorf("spool: list %s: %w", at, err)
+	}
+	if at != o.Dir {
+		u.Perm, names = 0, nil // of somebody else's directory
+	}
+	if err := o.settle(u); err != nil {
+		return Plan{}, err
+	}
+	if !slices.ContainsFunc(names, func(name string) bool { return parseFileName(name).kind == "segment" }) {
+		if err := o.roomForNew(u.FreeBytes); err != nil {
+			return Plan{}, err
+		}
+	}
+	return Plan{MaxBytes: o.MaxBytes, SegmentBytes: o.segmentBytes, MinFreeBytes: o.MinFreeBytes,
+		TotalBytes: u.TotalBytes, FreeBytes: u.FreeBytes, Warnings: o.warnings(u)}, nil
+}
+
 // settle fills in the defaults and checks them against the volume.
 func (o *Options) settle(u vfs.Usage) error {
 	if u.Network && !o.AllowNetworkFS {
 		return fmt.Errorf("%w: %s is on %s, whose locks, renames and syncs may not survive a crash; choose a local directory or set spool.allow_network_fs",
 			ErrNetworkFS, o.Dir, u.Kind)
-	}
-	switch u.Kind {
-	case "tmpfs", "ramfs":
-		o.Logger.Warn("the spool is in memory and is lost with the machine", "dir", o.Dir, "fs", u.Kind)
-	case "overlay":
-		o.Logger.Warn("the spool is in the container's own layer and is lost with the container; mount a volume", "dir", o.Dir)
 	}
 	if o.MaxBytes == 0 {
 		o.MaxBytes = min(maxBytesHigh, u.TotalBytes/4)
@@ -85,7 +128,11 @@ func (o *Options) settle(u vfs.Usage) error {
 	}
 	o.segmentBytes = roundUp(o.segmentBytes, 4096)
 	need := segmentsMin * o.segmentBytes
-	if o.MaxBytes < need || u.TotalBytes < need {
+	if u.TotalBytes < need {
+		return fmt.Errorf("%w: the volume of %s has %d bytes, and the smallest spool takes %d (%d segments): use a larger volume",
+			ErrTooSmall, o.Dir, u.TotalBytes, need, segmentsMin)
+	}
+	if o.MaxBytes < need {
 		return fmt.Errorf("%w: %s may use %d of the volume's %d bytes; the smallest spool is %d bytes (%d segments), by default a quarter of the volume: use a larger volume or set spool.max_bytes to at least %d",
 			ErrTooSmall, o.Dir, o.MaxBytes, u.TotalBytes, need, segmentsMin, need)
 	}
@@ -99,12 +146,44 @@ func (o *Options) settle(u vfs.Usage) error {
 	return nil
 }
 
+// roomForNew tells whether a new spool fits into freeBytes.
+func (o *Options) roomForNew(freeBytes int64) error {
+	need := segmentsMin * o.segmentBytes
+	if freeBytes < need {
+		return fmt.Errorf("%w: %d bytes are free where %s is to be made, it needs %d (%d segments)", ErrTooSmall, freeBytes, o.Dir, need, segmentsMin)
+	}
+	if freeBytes-o.segmentBytes < o.MinFreeBytes {
+		return fmt.Errorf("%w: no room for the first segment of %d bytes in %s above spool.min_free_bytes (%d)", ErrTooSmall, o.segmentBytes, o.Dir, o.MinFreeBytes)
+	}
+	return nil
+}
+
+// warnings are about directories that can be used, but hardly should.
+func (o *Options) warnings(u vfs.Usage) (all []string) {
+	switch u.Kind {
+	case "tmpfs", "ramfs":
+		all = append(all, fmt.Sprintf("the spool %s is in memory (%s) and is lost with the machine", o.Dir, u.Kind))
+	case "overlay":
+		all = append(all, fmt.Sprintf("the spool %s is in the container's own layer and is lost with the container; mount a volume", o.Dir))
+	}
+	if u.Perm&^0o700 != 0 {
+		all = append(all, fmt.Sprintf("the spool %s, which holds log lines, is open to other users (mode %#o); chmod 0700 closes it", o.Dir, u.Perm))
+	}
+	return all
+}
+
 func (o *Options) setUnset() {
 	if o.FS == nil {
 		o.FS = vfs.OS{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.tellEvery == 0 {
+		o.tellEvery = tellEvery
+	}
+	if o.punchUnit == 0 {
+		o.punchUnit = punchUnitBytes
 	}
 	if o.rand == nil {
 		o.rand = rand.Reader

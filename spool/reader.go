@@ -19,6 +19,8 @@ type Reader struct {
 	log    *Log
 	files  []readerFile // most recently used last
 	prefix [batchHeaderBytes]byte
+
+	payloadCRC uint32 // of the batch read last
 }
 
 type readerFile struct {
@@ -35,6 +37,26 @@ func (l *Log) NewReader() *Reader { return &Reader{log: l} }
 // *CorruptionError: the bytes are damaged, or the segment is released since
 // everything in it was acked or dropped. Other errors are those of reading.
 func (r *Reader) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
+	for {
+		out, err := r.readAt(dst, ref)
+		if err == nil || !isDamage(err) {
+			return out, err
+		}
+		// Its segment may be gone because its live batches were copied. Each copy
+		// lies later in the log, so this ends.
+		moved := r.log.shared.moved.Load()
+		if moved == nil {
+			return out, err
+		}
+		m, ok := (*moved)[ref.place()]
+		if !ok {
+			return out, err
+		}
+		ref.moveTo(m.to)
+	}
+}
+
+func (r *Reader) readAt(dst []byte, ref Ref) ([]byte, error) {
 	at := int64(ref.Block) * blockBytes
 	if end := uint64(ref.Segment)<<32 | uint64(ref.Block); end >= r.log.shared.durable.Load() {
 		panic(fmt.Sprintf("BUG: spool read of segment %d byte %d, which is not durable yet", ref.Segment, at))
@@ -63,7 +85,13 @@ func (r *Reader) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
 	if err != nil {
 		return dst[:start], corruption(ref.Segment, at, err)
 	}
+	r.payloadCRC = h.payloadCRC
 	return dst[:len(dst)+int(ref.Bytes)], nil
+}
+
+func isDamage(err error) bool {
+	var damaged *CorruptionError
+	return errors.As(err, &damaged)
 }
 
 // readFull reads all of p; an early end of the file is damage.
@@ -129,87 +157,4 @@ func (r *Reader) Close() error {
 	}
 	r.files = nil
 	return errors.Join(errs...)
-}
-
-// AckedBatch is a batch that was acked and is still held. Ack.Count is 0 if no
-// ack of its own is on record: one above it covered it.
-type AckedBatch struct {
-	Ref
-	Ack Ack
-}
-
-// AckedFrom lists the acked batches of a lane that are still held, ascending,
-// from index from on: what can be sent again to heal. It reads the headers and
-// commits of every segment that may hold some, so it is for rare use, by the
-// writer goroutine. Damaged frames are left out.
-func (l *Log) AckedFrom(id uint32, from uint64) ([]AckedBatch, error) {
-	lane := l.state.lanes[id]
-	if lane == nil {
-		return nil, nil
-	}
-	var held batchList
-	acks := map[uint64]Ack{}
-	for _, s := range l.segments {
-		if span, ok := s.lanes[id]; len(acks) == 0 && len(held) == 0 && (!ok || span.to <= from) {
-			continue // acks of a batch are never before it
-		}
-		if err := l.collectAcked(s, id, &held, acks); err != nil {
-			return nil, err
-		}
-	}
-	var acked []AckedBatch
-	for _, ref := range held {
-		if ref.First >= from && ref.Next() <= lane.head {
-			a := acks[ref.First]
-			if a.Count != ref.Count {
-				a = Ack{}
-			}
-			acked = append(acked, AckedBatch{ref, a})
-		}
-	}
-	return acked, nil
-}
-
-func (l *Log) collectAcked(s *segment, id uint32, held *batchList, acks map[uint64]Ack) error {
-	f, err := l.fs.OpenFile(l.path(s.name()), vfs.Read)
-	if err != nil {
-		return fmt.Errorf("spool: read segment %d: %w", s.number, err)
-	}
-	sc := scanner{file: f, seed: s.seed}
-	for fr := range sc.frames(0, s.end) {
-		switch {
-		case fr.bad != nil:
-		case fr.kind == kindBatch && fr.lane == id:
-			held.add(fr.ref(s.number))
-		case fr.kind != kindBatch:
-			payload, err := sc.payload(fr)
-			if err != nil {
-				continue
-			}
-			forEachAck(payload, fr.kind, func(a Ack) {
-				if a.Lane == id && a.Count > 0 {
-					acks[a.First] = a
-				}
-			})
-		}
-	}
-	return f.Close()
-}
-
-// forEachAck finds the acks of a commit, and the last ones in a checkpoint.
-func forEachAck(payload []byte, kind frameKind, fn func(Ack)) {
-	_, _, d := openPayload(kind, payload)
-	for len(d.b) > 0 {
-		kind, entry := d.entry()
-		if kind == entryLaneState {
-			entry.u32()
-			entry.uint()
-			entry.uint()
-		}
-		if kind == entryAck || kind == entryLaneState {
-			if a := entry.ack(); entry.err == nil {
-				fn(a)
-			}
-		}
-	}
 }

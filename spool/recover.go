@@ -41,6 +41,20 @@ type recovery struct {
 	damage  []Damage
 	short   uint64 // records that the newest commit counts and nothing else shows
 	void    int64
+	look    bool      // only look: nothing on disk changes, and acked batches are listed too
+	told    time.Time // when it was said how far this is
+}
+
+// tellEvery is how often a recovery says so.
+const tellEvery = 2 * time.Second
+
+// tell logs how far a recovery is that takes long: it has read n segments.
+func (r *recovery) tell(n int) {
+	if time.Since(r.told) < r.options.tellEvery {
+		return
+	}
+	r.told = time.Now()
+	r.logger.Info("spool: still reading what was left", "dir", r.dir, "segments_read", n, "segments", len(r.found), "bytes", r.totalBytes)
 }
 
 type foundSegment struct {
@@ -64,7 +78,7 @@ type recentBatch struct {
 
 func (l *Log) recover() (*Recovered, error) {
 	start := time.Now()
-	r := &recovery{Log: l, held: map[uint32]*heldLane{}}
+	r := &recovery{Log: l, held: map[uint32]*heldLane{}, told: start}
 	defer r.closeFiles()
 	if err := r.readNames(); err != nil {
 		return nil, err
@@ -83,6 +97,9 @@ func (l *Log) recover() (*Recovered, error) {
 	}
 	if err := r.tidy(); err != nil {
 		return nil, err
+	}
+	if r.options.RefsMax > 0 {
+		shareRefs(lanes, r.options.RefsMax)
 	}
 	out := &Recovered{
 		SpoolID: l.state.spoolID, Created: created, Lanes: lanes, Damage: r.damage,
@@ -111,14 +128,16 @@ func (r *recovery) readNames() error {
 	}
 	for _, name := range names {
 		n := parseFileName(name)
-		switch n.kind {
-		case "segment":
+		switch {
+		case r.look && n.kind != "segment":
+			continue
+		case n.kind == "segment":
 			err = r.openSegment(name, n)
 			r.top = max(r.top, n.number)
-		case "temp":
+		case n.kind == "temp":
 			err = r.fs.Remove(r.path(name))
 			r.top = max(r.top, n.number)
-		case "free":
+		case n.kind == "free":
 			err = r.keepFree(name, n.number)
 		}
 		if err != nil {
@@ -138,16 +157,14 @@ func (r *recovery) openSegment(name string, n fileName) error {
 		return err
 	}
 	size, err := f.Size()
-	if err != nil {
+	disk, derr := f.DiskBytes()
+	if err = errors.Join(err, derr); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	r.found = append(r.found, &foundSegment{
-		segment: segment{number: n.number, seed: n.seed, fileSize: size, lanes: map[uint32]span{}},
-		scanner: scanner{file: f, seed: n.seed},
-		limit:   size,
-		before:  -1,
-	})
-	r.addBytes(size)
+	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size, before: -1}
+	found.diskBytes = min(size, disk) // thinned by an earlier life
+	r.found = append(r.found, found)
+	r.addBytes(found.diskBytes)
 	return nil
 }
 
@@ -176,8 +193,8 @@ func (r *recovery) create() error {
 	if err != nil {
 		return fmt.Errorf("spool: ask the volume of %s for its free space: %w", r.dir, err)
 	}
-	if need := segmentsMin*r.segmentBytes - r.totalBytes; u.FreeBytes < need {
-		return fmt.Errorf("%w: %d bytes are free where %s is to be made, it needs %d (%d segments)", ErrTooSmall, u.FreeBytes, r.dir, need, segmentsMin)
+	if err := r.options.roomForNew(u.FreeBytes + r.totalBytes); err != nil {
+		return err
 	}
 	if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
 		return fmt.Errorf("spool: draw the spool's id: %w", err)
@@ -192,7 +209,8 @@ func (r *recovery) read() error {
 	}
 	r.findDurable()
 	r.replayFrames()
-	for _, f := range r.found[:r.base] {
+	for i, f := range r.found[:r.base] {
+		r.tell(len(r.found) - r.base + i)
 		for fr := range f.scanner.frames(0, f.limit) {
 			if fr.bad == nil && fr.kind == kindBatch {
 				r.hold(f, fr)
@@ -203,7 +221,7 @@ func (r *recovery) read() error {
 	for _, b := range r.recent { // behind the older ones: later frames win
 		r.lane(b.lane).batches.add(b.ref)
 	}
-	if r.state.spoolID == [16]byte{} {
+	if r.state.spoolID == [16]byte{} && !r.look {
 		// Every checkpoint that held it is gone.
 		if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
 			return fmt.Errorf("spool: draw the spool's id: %w", err)
@@ -281,7 +299,10 @@ func (r *recovery) keepListed(listed []segmentEnd) error {
 			if err := f.file.Close(); err != nil {
 				return err
 			}
-			if err := r.recycle(f.name(), f.fileSize); err != nil {
+			if r.look {
+				continue
+			}
+			if err := r.recycle(&f.segment); err != nil {
 				return fmt.Errorf("spool: release segment %d: %w", f.number, err)
 			}
 		}
@@ -296,6 +317,7 @@ func (r *recovery) findDurable() {
 	// A segment gets its name only when all before it is durable.
 	r.durable = position{segment: r.found[len(r.found)-1].segment.number}
 	for i := len(r.found) - 1; i >= r.base; i-- {
+		r.tell(len(r.found) - 1 - i)
 		r.listFrames(r.found[i])
 		if i > r.base && r.found[i].before >= 0 {
 			// What lies behind its end was void when the next one was made.
@@ -344,7 +366,9 @@ func (r *recovery) replayFrames() {
 func (r *recovery) replaySegment(f *foundSegment, durable int64) {
 	var group []frame // from D on, its commit not seen yet
 	tear := func(at int64) {
-		r.void += f.frames[len(f.frames)-1].end() - at
+		bytes := f.frames[len(f.frames)-1].end() - at
+		r.void += bytes
+		r.logger.Warn("spool: the end is torn, as a crash leaves it; the lines in it are read again from their files", "segment", f.name(), "byte", at, "bytes", bytes)
 	}
 	for i := range f.frames {
 		fr := &f.frames[i]
@@ -447,11 +471,11 @@ func (r *recovery) hold(f *foundSegment, fr *frame) {
 	if f.frames != nil {
 		// A later entry may still move the head back: decided when all are read.
 		r.recent = append(r.recent, recentBatch{fr.lane, fr.ref(f.number)})
-	} else if l != nil && fr.next() > l.head {
+	} else if l != nil && (r.look || fr.next() > l.head) {
 		h.batches.add(fr.ref(f.number))
 	}
 	if (position{f.number, fr.at}).less(r.durable) {
-		f.note(fr.lane, fr.first, fr.next())
+		f.note(fr.lane, fr.first, fr.next(), fr.frameBytes())
 	}
 }
 

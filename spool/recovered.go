@@ -27,6 +27,7 @@ type LaneState struct {
 	Identities []Identity
 	Gaps       []Gap // those that end above Head
 	Batches    []Ref // from Head on, ascending, one for each index
+	More       bool  // there are others behind the last of Batches: see Options.RefsMax and Log.Refs
 }
 
 // SourceState is a file that was being read and how far.

@@ -84,8 +84,7 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 func (l *lane) live(held batchList) []Ref {
 	live := make([]Ref, 0, len(held))
 	for _, b := range held {
-		dropped := slices.ContainsFunc(l.gaps, func(g Gap) bool { return g.From <= b.First && b.Next() <= g.To })
-		if b.First >= l.head && !dropped {
+		if b.First >= l.head && !l.drops(span{b.First, b.Next()}) {
 			live = append(live, b)
 		}
 	}
@@ -143,7 +142,7 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 	if err != nil {
 		return err
 	}
-	s := &segment{number: number, seed: seed, fileSize: fileSize, end: end, lanes: map[uint32]span{}}
+	s := newSegment(number, seed, fileSize, end)
 	r.stage = appendCommitFrame(r.stage[:0], kindCheckpoint, seed, 0, payload)
 	_, err = f.WriteAt(r.stage, 0)
 	at := first
@@ -203,7 +202,7 @@ func (r *recovery) copyBatch(to vfs.File, s *segment, c *batchCopy, at int64) er
 		return err
 	}
 	c.block = uint32(at / blockBytes)
-	s.note(c.lane, c.ref.First, c.ref.Next())
+	s.note(c.lane, c.ref.First, c.ref.Next(), FrameBytes(int(c.ref.Bytes)))
 	return nil
 }
 
@@ -216,14 +215,40 @@ func (r *recovery) takeFileAnyway(number uint32, needBytes int64) (vfs.File, int
 		return f, size, err
 	}
 	if len(r.found) == 0 {
-		return nil, 0, fmt.Errorf("%w: no room for the first segment of %d bytes in %s above spool.min_free_bytes (%d)",
-			ErrTooSmall, r.segmentBytes, r.dir, r.options.MinFreeBytes)
+		return nil, 0, fmt.Errorf("%w: others filled the volume of %s while its first segment was made", ErrTooSmall, r.dir)
 	}
 	f, err = r.makeSegmentFile(number, needBytes)
+	if errors.Is(err, ErrFull) {
+		gone, gerr := r.giveUpEmpty()
+		if gerr != nil {
+			return nil, 0, gerr
+		}
+		if gone { // as a spare, or as room on the volume
+			if f, size, err := r.takeFile(number, needBytes, 0); !errors.Is(err, ErrFull) {
+				return f, size, err
+			}
+			f, err = r.makeSegmentFile(number, needBytes)
+		}
+	}
 	if errors.Is(err, ErrFull) {
 		err = fmt.Errorf("%w: recovery needs %d bytes in %s and the volume has no room; free some", ErrTooSmall, needBytes, r.dir)
 	}
 	return f, needBytes, err
+}
+
+// giveUpEmpty releases segments without batches before the new one is there:
+// the newest checkpoint, which is intact, holds what their commits said.
+func (r *recovery) giveUpEmpty() (gone bool, err error) {
+	if r.base != len(r.found)-1 {
+		return false, nil
+	}
+	var empty []*segment
+	for _, s := range r.segments[:len(r.segments)-1] {
+		if len(s.lanes) == 0 {
+			empty = append(empty, s)
+		}
+	}
+	return len(empty) > 0, r.giveUp(empty)
 }
 
 // tidy is step 8; then what no lane needs any more goes, and spares are made.
@@ -242,10 +267,11 @@ func (r *recovery) tidy() error {
 		if err != nil {
 			return fmt.Errorf("spool: cut off segment %d: %w", s.number, err)
 		}
-		r.addBytes(s.end - s.fileSize)
-		s.fileSize = s.end
+		less := max(s.diskBytes-s.end, 0)
+		r.addBytes(-less)
+		s.fileSize, s.diskBytes = s.end, s.diskBytes-less
 	}
-	if err := r.Sync(); err != nil {
+	if err := r.sync(); err != nil { // not Sync: a start does not copy
 		return err
 	}
 	spares, err := r.ensureSpares()

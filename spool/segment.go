@@ -28,27 +28,38 @@ import (
 
 // segment is one live file of the log. Owned by the writer goroutine.
 type segment struct {
-	number   uint32
-	seed     uint64
-	fileSize int64
-	end      int64 // bytes of frames; grows while it is the newest
-	cut      bool  // see segmentEnd
-	lanes    map[uint32]span
-	blocker  uint32 // the lane that kept it alive when that was asked last
+	number    uint32
+	seed      uint64
+	fileSize  int64
+	diskBytes int64 // what it takes of the volume: less than fileSize once it is thinned
+	residue   int64 // dead bytes that the last thinning could not free
+	end       int64 // bytes of frames; grows while it is the newest
+	cut       bool  // see segmentEnd
+	lanes     map[uint32]laneSpan
+	blocker   uint32 // the lane that kept it alive when that was asked last
 }
 
 // span holds the lowest and the highest index (exclusive) of a lane's frames
 // in a segment.
 type span struct{ from, to uint64 }
 
-func (s *segment) note(lane uint32, from, to uint64) {
-	have, ok := s.lanes[lane]
-	if ok {
+// laneSpan adds what these frames take.
+type laneSpan struct {
+	span
+	bytes int64
+}
+
+// note takes a frame of frameBytes with the indexes [from, to) into the count.
+func (s *segment) note(lane uint32, from, to uint64, frameBytes int64) {
+	if have, ok := s.lanes[lane]; ok {
 		from, to = min(from, have.from), max(to, have.to)
+		frameBytes += have.bytes
 	}
-	if !ok || have.from != from || have.to != to {
-		s.lanes[lane] = span{from, to}
-	}
+	s.lanes[lane] = laneSpan{span{from, to}, frameBytes}
+}
+
+func newSegment(number uint32, seed uint64, fileSize, end int64) *segment {
+	return &segment{number: number, seed: seed, fileSize: fileSize, diskBytes: fileSize, end: end, lanes: map[uint32]laneSpan{}}
 }
 
 func (s *segment) name() string { return segmentName(s.number, s.seed) }
@@ -251,6 +262,7 @@ func (l *Log) publish(f vfs.File, s *segment) error {
 	}
 	l.file = f
 	l.segments = append(l.segments, s)
+	l.thinDue = true
 	l.setDurable(position{s.number, s.end})
 	l.publishTable()
 	return nil
@@ -266,7 +278,7 @@ func (l *Log) addBytes(n int64) {
 // roll starts the next segment: sync of the one before, checkpoint, name.
 // newLines says that the group to come holds some, so spares are not for it.
 func (l *Log) roll(groupBytes int64, newLines bool) error {
-	if err := l.Sync(); err != nil {
+	if err := l.sync(); err != nil {
 		return err
 	}
 	keepSpares := 0
@@ -293,7 +305,7 @@ func (l *Log) roll(groupBytes int64, newLines bool) error {
 	if _, err := f.WriteAt(l.stage, 0); err != nil {
 		return fmt.Errorf("spool: write the checkpoint of segment %d: %w", number, err)
 	}
-	return l.publish(f, &segment{number: number, seed: seed, fileSize: fileSize, end: end, lanes: map[uint32]span{}})
+	return l.publish(f, newSegment(number, seed, fileSize, end))
 }
 
 // checkpointPayload holds the whole state. Its preface is patched when it is
@@ -333,11 +345,19 @@ func (l *Log) pruneLanes() {
 	}
 }
 
+// keepFrom is the lowest index of a lane that may be sent.
+func (l *Log) keepFrom(lane *lane) uint64 {
+	if from, asked := l.asked[lane.ID]; asked {
+		return min(from, lane.head)
+	}
+	return lane.head
+}
+
 // dead tells whether nothing in s will be sent: all durably acked or dropped.
 func (l *Log) dead(s *segment) bool {
 	alive := func(id uint32) bool {
 		lane := l.state.lanes[id]
-		return lane != nil && s.lanes[id].to > lane.head
+		return lane != nil && s.lanes[id].to > l.keepFrom(lane)
 	}
 	if alive(s.blocker) { // mostly still the same: no need to go through all
 		return false
@@ -351,13 +371,17 @@ func (l *Log) dead(s *segment) bool {
 	return true
 }
 
-// release gives up dead segments, wherever they stand, but for the two newest
-// and the newest retainBytes of dead ones; count tells how many. Called behind a
+// segmentsKept are the newest segments, which stay: should the last checkpoint be
+// damaged, the one before it and the commits behind that say nearly all.
+const segmentsKept = 2
+
+// release gives up dead segments, wherever they stand, but for the kept newest
+// ones and the newest retainBytes of dead ones; count tells how many. Called behind a
 // sync, when all that the state says is durable. An error is final.
-func (l *Log) release(retainBytes int64) (count int, err error) {
+func (l *Log) release(retainBytes int64, kept int) (count int, err error) {
 	retained, empty := int64(0), 0
 	var gone []*segment
-	for i := len(l.segments) - 3; i >= 0; i-- {
+	for i := len(l.segments) - 1 - kept; i >= 0; i-- {
 		s := l.segments[i]
 		if !l.dead(s) {
 			continue
@@ -365,39 +389,46 @@ func (l *Log) release(retainBytes int64) (count int, err error) {
 		if len(s.lanes) == 0 {
 			empty++ // short starts leave such: only their acks are of use
 		}
-		if retained += s.fileSize; retained > retainBytes || empty > emptyRetainedMax {
+		if retained += s.diskBytes; retained > retainBytes || empty > emptyRetainedMax {
 			gone = append(gone, s)
 		}
 	}
+	return len(gone), l.giveUp(gone)
+}
+
+// giveUp takes segments out of the log and gives their files back. A crash on
+// the way leaves files that no checkpoint lists, or segments that nobody needs.
+func (l *Log) giveUp(gone []*segment) error {
 	if len(gone) == 0 {
-		return 0, nil
+		return nil
 	}
 	l.segments = slices.DeleteFunc(l.segments, func(s *segment) bool { return slices.Contains(gone, s) })
 	l.publishTable() // first: no reader opens what is about to be recycled
 	for _, s := range gone {
-		if err := l.recycle(s.name(), s.fileSize); err != nil {
-			return 0, fmt.Errorf("spool: release segment %d: %w", s.number, err)
+		if err := l.recycle(s); err != nil {
+			return fmt.Errorf("spool: release segment %d: %w", s.number, err)
 		}
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {
-		return 0, fmt.Errorf("spool: sync directory %s: %w", l.dir, err)
+		return fmt.Errorf("spool: sync directory %s: %w", l.dir, err)
 	}
-	return len(gone), nil
+	return nil
 }
 
 // recycle keeps the file for later use or removes it. Short ones were cut off
-// by a recovery; the room they gave back is not taken again here.
-func (l *Log) recycle(name string, fileSize int64) error {
-	if len(l.free) >= freeKeepMax || fileSize < l.options.segmentBytes {
-		l.addBytes(-fileSize)
-		return l.fs.Remove(l.path(name))
+// by a recovery, others have holes; the room they gave back is not taken again
+// here.
+func (l *Log) recycle(s *segment) error {
+	if len(l.free) >= freeKeepMax || s.diskBytes < l.options.segmentBytes {
+		l.addBytes(-s.diskBytes)
+		return l.fs.Remove(l.path(s.name()))
 	}
 	number := l.freeNext
 	l.freeNext++
-	if err := l.fs.Rename(l.path(name), l.path(freeName(number))); err != nil {
+	if err := l.fs.Rename(l.path(s.name()), l.path(freeName(number))); err != nil {
 		return err
 	}
-	l.free = append(l.free, freeFile{number, fileSize})
+	l.free = append(l.free, freeFile{number, s.fileSize})
 	l.stats.spares.Store(int64(len(l.free)))
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"shipper/spool"
 	"shipper/tail"
 )
 
@@ -161,25 +162,20 @@ func checkSpool(r *report, c *Config) error {
 	if err := unix.Faccessat(unix.AT_FDCWD, existing, unix.R_OK|unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 		return c.failureAt("spool.dir", "cannot write to %s: %v", existing, err)
 	}
-	var st unix.Statfs_t
-	if err := unix.Statfs(existing, &st); err != nil {
-		return c.failureAt("spool.dir", "cannot ask %s for its free space: %v", existing, err)
-	}
-	block := int64(st.Bsize) //nolint:unconvert // its type differs by system
-	total, free := int64(st.Blocks)*block, int64(st.Bavail)*block
-	bytesMax := c.Spool.MaxBytes
-	if bytesMax == 0 {
-		bytesMax = min(10<<30, total/4)
-	}
-	if bytesMax < spoolBytesMin || total < spoolBytesMin {
-		return c.failureAt("spool.dir", "the volume of %s has %d bytes; by default a spool is a quarter of its volume, and at least %d bytes", existing, total, spoolBytesMin)
+	plan, err := spool.Check(spool.Options{Dir: filepath.Clean(dir), MaxBytes: c.Spool.MaxBytes, MinFreeBytes: c.Spool.MinFreeBytes,
+		RetainAckedBytes: c.Spool.RetainAckedBytes, AllowNetworkFS: c.Spool.AllowNetworkFS}, existing)
+	if err != nil {
+		return c.failureAt("spool.dir", "%v", err)
 	}
 	note := "exists"
 	if missing {
 		note = "will be made"
 	}
-	r.line("spool   %s (%s; up to %s; %s free on its volume)", dir, note, roughSize(bytesMax), roughSize(free))
-	if free < bytesMax {
+	r.line("spool   %s (%s; up to %s; %s free on its volume)", dir, note, roughSize(plan.MaxBytes), roughSize(plan.FreeBytes))
+	for _, w := range plan.Warnings {
+		r.warn("%s", w)
+	}
+	if plan.FreeBytes < plan.MaxBytes {
 		r.warn("the volume of %s has less room free than the spool may take", existing)
 	}
 	return nil

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"shipper/spool"
 )
 
 // Limits of the config itself; those of single values stand beside their keys below.
@@ -22,9 +24,6 @@ const (
 	sourcesMax  = 256
 	patternsMax = 256
 	lanesMax    = 64
-
-	// spoolBytesMin holds the eight smallest segments a spool needs.
-	spoolBytesMin = 32 << 20
 
 	// A line is in memory up to four times: as read, in its batch, as room to compress that, and beside another one.
 	lineMemoryShare = 16
@@ -298,8 +297,8 @@ func (c *Config) finishSpool() error {
 	if s.MaxBytes == 0 {
 		return nil
 	}
-	if s.MaxBytes < spoolBytesMin {
-		return c.errorAt("spool.max_bytes", "is %d; the smallest spool has %s", s.MaxBytes, formatSize(spoolBytesMin))
+	if s.MaxBytes < spool.BytesMin {
+		return c.errorAt("spool.max_bytes", "is %d; the smallest spool has %s", s.MaxBytes, formatSize(spool.BytesMin))
 	}
 	if s.RetainAckedBytes > s.MaxBytes/4 {
 		if _, given := c.lines["spool.retain_acked"]; given {

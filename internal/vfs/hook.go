@@ -10,11 +10,11 @@ import (
 
 // Op is one operation on a file system or one of its files.
 type Op struct {
-	Kind     string // mkdir readdir open create rename remove syncdir lock usage read write allocate truncate sync close
+	Kind     string // mkdir readdir open create rename remove syncdir lock usage read write allocate truncate punch sync close
 	Name     string // last element of the path; of a file, the one it was opened under
 	To       string // rename: the new last element
-	Offset   int64  // read, write; the new size of allocate, truncate
-	Bytes    int    // read, write
+	Offset   int64  // read, write, punch; the new size of allocate, truncate
+	Bytes    int    // read, write, punch
 	Changing bool   // the operation changes what a crash may leave
 }
 
@@ -22,7 +22,7 @@ func (op Op) String() string {
 	switch op.Kind {
 	case "rename":
 		return fmt.Sprintf("rename %s %s", op.Name, op.To)
-	case "read", "write":
+	case "read", "write", "punch":
 		return fmt.Sprintf("%s %s %d+%d", op.Kind, op.Name, op.Offset, op.Bytes)
 	case "allocate", "truncate":
 		return fmt.Sprintf("%s %s %d", op.Kind, op.Name, op.Offset)
@@ -154,6 +154,13 @@ func (f *hookFile) Truncate(size int64) error {
 		return err
 	}
 	return f.File.Truncate(size)
+}
+
+func (f *hookFile) Punch(from, to int64) error {
+	if err := f.before(Op{Kind: "punch", Name: f.name, Offset: from, Bytes: int(to - from), Changing: true}); err != nil {
+		return err
+	}
+	return f.File.Punch(from, to)
 }
 
 func (f *hookFile) Sync() error {

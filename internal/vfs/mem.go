@@ -36,6 +36,9 @@ const memBlockBytes = 128
 
 type memBlock *[memBlockBytes]byte // nil: zeros
 
+// memHole stands for a block that was punched out: zeros that take no room.
+var memHole memBlock = new([memBlockBytes]byte)
+
 type inode struct {
 	blocks   []memBlock
 	size     int64
@@ -299,9 +302,19 @@ func (m *Mem) Usage(string) (Usage, error) {
 func (m *Mem) used() int64 {
 	var sum int64
 	for _, ino := range m.names {
-		sum += ino.size
+		sum += ino.diskBytes()
 	}
 	return sum
+}
+
+func (ino *inode) diskBytes() int64 {
+	n := ino.size
+	for _, b := range ino.blocks {
+		if b == memHole {
+			n -= memBlockBytes
+		}
+	}
+	return max(n, 0)
 }
 
 // grow sets a larger size, if the quota has room. The caller holds m.mu.
@@ -412,6 +425,38 @@ func (f *memFile) Truncate(size int64) error {
 		f.ino.resize(size)
 	}
 	return nil
+}
+
+func (f *memFile) Punch(from, to int64) error {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	if !f.writable {
+		return &fs.PathError{Op: "punch", Path: f.name, Err: fs.ErrPermission}
+	}
+	to = min(to, f.ino.size)
+	for at := from; at < to; {
+		i, in := int(at/memBlockBytes), at%memBlockBytes
+		n := min(memBlockBytes-in, to-at)
+		block := memHole
+		if n < memBlockBytes {
+			part := new([memBlockBytes]byte)
+			if old := f.ino.blocks[i]; old != nil {
+				*part = *old
+			}
+			clear(part[in : in+n])
+			block = part
+		}
+		f.ino.blocks[i] = block
+		f.ino.versions[i] = append(f.ino.versions[i], block)
+		at += n
+	}
+	return nil
+}
+
+func (f *memFile) DiskBytes() (int64, error) {
+	f.m.mu.Lock()
+	defer f.m.mu.Unlock()
+	return f.ino.diskBytes(), nil
 }
 
 func (f *memFile) Sync() error {

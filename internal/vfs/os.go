@@ -110,6 +110,24 @@ func (f osFile) Size() (int64, error) {
 	return st.Size(), nil
 }
 
+// DiskBytes counts what is reserved too.
+func (f osFile) DiskBytes() (int64, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	const unit = 512 // of st_blocks, whatever the file system's own block is
+	return st.Sys().(*syscall.Stat_t).Blocks * unit, nil
+}
+
+func withPerm(u Usage, dir string) (Usage, error) {
+	st, err := os.Stat(dir)
+	if err == nil {
+		u.Perm = st.Mode().Perm()
+	}
+	return u, err
+}
+
 // Allocate falls back to writing zeros where blocks cannot be reserved.
 func (f osFile) Allocate(size int64) error {
 	have, err := f.Size()

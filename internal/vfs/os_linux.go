@@ -26,6 +26,16 @@ func reserve(f *os.File, offset, length int64) error {
 	}
 }
 
+// Punch keeps the size, so offsets behind the hole stay where they are.
+func (f osFile) Punch(from, to int64) error {
+	for {
+		err := unix.Fallocate(int(f.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, from, to-from)
+		if err != unix.EINTR {
+			return os.NewSyscallError("fallocate", err)
+		}
+	}
+}
+
 // fsKinds are the magic numbers of statfs(2) that change what we do or say.
 var fsKinds = map[uint32]Usage{
 	0x00006969: {Kind: "nfs", Network: true},
@@ -51,5 +61,5 @@ func (OS) Usage(dir string) (Usage, error) {
 	u := fsKinds[uint32(st.Type)]
 	u.TotalBytes = int64(st.Blocks) * st.Bsize
 	u.FreeBytes = int64(st.Bavail) * st.Bsize
-	return u, nil
+	return withPerm(u, dir)
 }

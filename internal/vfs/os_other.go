@@ -15,14 +15,17 @@ func (f osFile) Sync() error { return f.File.Sync() }
 
 func reserve(*os.File, int64, int64) error { return errors.ErrUnsupported }
 
+// Punch is not to be had portably.
+func (osFile) Punch(int64, int64) error { return errors.ErrUnsupported }
+
 // Usage knows no kinds of file systems here: `allow_network_fs` is not asked.
 func (OS) Usage(dir string) (Usage, error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Usage{}, os.NewSyscallError("statfs", err)
 	}
-	return Usage{
+	return withPerm(Usage{
 		TotalBytes: int64(st.Blocks) * int64(st.Bsize),
 		FreeBytes:  int64(st.Bavail) * int64(st.Bsize),
-	}, nil
+	}, dir)
 }

@@ -10,6 +10,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"io/fs"
 	"syscall"
 )
 
@@ -68,6 +69,12 @@ type File interface {
 	Allocate(size int64) error
 	// Truncate cuts the file to size bytes.
 	Truncate(size int64) error
+	// Punch makes the bytes in [from, to) read as zeros and gives whole blocks
+	// among them back to the volume; the size stays. A crash before the next Sync
+	// may undo it for any part. errors.ErrUnsupported: not on this file system.
+	Punch(from, to int64) error
+	// DiskBytes is what the file takes of its volume.
+	DiskBytes() (int64, error)
 	// Sync makes the content durable (fdatasync). After an error nothing may be
 	// assumed about any byte since the last success: pages may be dropped.
 	Sync() error
@@ -79,4 +86,6 @@ type Usage struct {
 	FreeBytes  int64  // for an unprivileged process
 	Kind       string // such as "nfs", "tmpfs", "overlay"; "" if of no interest
 	Network    bool   // locks and renames may not mean what they mean locally
+
+	Perm fs.FileMode // permission bits of the directory; 0: unknown
 }

@@ -18,7 +18,7 @@ func TestImplementations(t *testing.T) {
 		fs  FS
 		dir string
 	}{"os": {OS{}, filepath.Join(t.TempDir(), "a", "b")}, "mem": {NewMem(), "/a/b"}} {
-		t.Run(name, func(t *testing.T) { testImplementation(t, c.fs, c.dir) })
+		t.Run(name, func(t *testing.T) { testImplementation(t, name, c.fs, c.dir) })
 	}
 }
 
@@ -29,7 +29,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-func testImplementation(t *testing.T, f FS, dir string) {
+func testImplementation(t *testing.T, name string, f FS, dir string) {
 	must(t, f.MkdirAll(dir))
 	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
 	_, err := f.OpenFile(a, Read)
@@ -56,6 +56,7 @@ func testImplementation(t *testing.T, f FS, dir string) {
 	if n, err := file.ReadAt(make([]byte, 10), 1995); n != 5 || err != io.EOF {
 		t.Errorf("read over the end: %d, %v", n, err)
 	}
+	testPunch(t, file, name)
 	must(t, f.Rename(a, b))
 	must(t, f.SyncDir(dir))
 	names, err := f.ReadDir(dir)
@@ -68,7 +69,7 @@ func testImplementation(t *testing.T, f FS, dir string) {
 	}
 	must(t, f.Remove(b))
 	u, err := f.Usage(dir)
-	if err != nil || u.TotalBytes <= 0 || u.FreeBytes > u.TotalBytes {
+	if err != nil || u.TotalBytes <= 0 || u.FreeBytes > u.TotalBytes || name == "os" && u.Perm != 0o700 {
 		t.Errorf("usage %+v, %v", u, err)
 	}
 	lock, _, err := f.Lock(a, "pid 1")
@@ -80,6 +81,34 @@ func testImplementation(t *testing.T, f FS, dir string) {
 	lock, _, err = f.Lock(a, "pid 3")
 	must(t, err)
 	must(t, lock.Close())
+}
+
+// testPunch: a hole reads as zeros, takes no room and leaves its neighbours.
+func testPunch(t *testing.T, file File, name string) {
+	t.Helper()
+	const size = 64 << 10
+	want := []byte(strings.Repeat("x", size))
+	_, err := file.WriteAt(want, 0)
+	must(t, err)
+	must(t, file.Sync())
+	before, err := file.DiskBytes()
+	must(t, err)
+	err = file.Punch(8192, size-8192)
+	if errors.Is(err, errors.ErrUnsupported) && name == "os" {
+		t.Log("holes are not to be had here")
+		return
+	}
+	must(t, err)
+	clear(want[8192 : size-8192])
+	wantContent(t, file, want)
+	after, err := file.DiskBytes()
+	must(t, err)
+	if before < size || before-after != size-2*8192 {
+		t.Errorf("%d bytes on disk before, %d after", before, after)
+	}
+	must(t, file.Punch(100, 300)) // no whole block
+	clear(want[100:300])
+	wantContent(t, file, want)
 }
 
 func wantContent(t *testing.T, f File, want []byte) {

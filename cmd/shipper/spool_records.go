@@ -1,0 +1,137 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+)
+
+// recordBytesMax bounds what one batch may expand to.
+const recordBytesMax = 256 << 20
+
+// recordJSON is one line of `shipper spool export`. Exactly one of Value and Base64 is there.
+type recordJSON struct {
+	Lane   uint32  `json:"lane"`
+	Topic  string  `json:"topic"`
+	Index  uint64  `json:"index"`
+	Time   string  `json:"time"`
+	Acked  bool    `json:"acked,omitempty"`
+	Value  *string `json:"value,omitempty"`
+	Base64 []byte  `json:"value_base64,omitempty"`
+}
+
+// spoolCat prints the values, each with a line feed.
+func (c *cli) spoolCat(a *spoolArgs) error {
+	return c.eachRecord(a, func(out io.Writer, _ *spool.LaneInfo, _ uint64, r *kafka.Record) error {
+		_, err := out.Write(append(r.Value, '\n'))
+		return err
+	})
+}
+
+func (c *cli) spoolExport(a *spoolArgs) error {
+	return c.eachRecord(a, func(out io.Writer, l *spool.LaneInfo, index uint64, r *kafka.Record) error {
+		v := recordJSON{Lane: l.ID, Topic: l.Topic, Index: index, Time: time.UnixMilli(r.Time).UTC().Format("2006-01-02T15:04:05.000Z07:00"), Acked: index < l.Head}
+		if utf8.Valid(r.Value) {
+			text := string(r.Value)
+			v.Value = &text
+		} else {
+			v.Base64 = r.Value
+		}
+		e := json.NewEncoder(out)
+		e.SetEscapeHTML(false)
+		return e.Encode(&v)
+	})
+}
+
+type recordFunc func(out io.Writer, l *spool.LaneInfo, index uint64, r *kafka.Record) error
+
+// eachRecord goes through the lanes that were asked for, in order. A batch that cannot be read is said on standard error and
+// makes the exit code 1; one that a running agent has delivered and given up meanwhile is no error.
+func (c *cli) eachRecord(a *spoolArgs, fn recordFunc) error {
+	in, err := spool.Inspect(spool.Options{Dir: a.dir})
+	if err != nil {
+		return err
+	}
+	rd := in.NewReader()
+	out := bufio.NewWriter(c.stdout)
+	matched, unread := false, 0
+	for i := range in.Lanes {
+		l := &in.Lanes[i]
+		if !a.wants(l) {
+			continue
+		}
+		matched = true
+		refs := l.Pending()
+		if a.acked {
+			refs = l.Held
+		}
+		n, err := c.laneRecords(out, rd, l, refs, fn)
+		unread += n
+		if err != nil {
+			return errors.Join(err, rd.Close())
+		}
+	}
+	if err := errors.Join(rd.Close(), out.Flush()); err != nil {
+		return err
+	}
+	switch {
+	case !matched && a.only != "":
+		return fmt.Errorf("%s has no lane or topic %q; see `shipper spool ls`", a.dir, a.only)
+	case unread > 0:
+		return fmt.Errorf("%s: %d batches could not be read", a.dir, unread)
+	}
+	return nil
+}
+
+func (c *cli) laneRecords(out io.Writer, rd *spool.Reader, l *spool.LaneInfo, refs []spool.Ref, fn recordFunc) (unread int, err error) {
+	var batch, raw []byte
+	for _, ref := range refs {
+		batch, err = rd.ReadBatch(batch[:0], ref)
+		damaged, isDamage := errors.AsType[*spool.CorruptionError](err)
+		switch {
+		case isDamage && damaged.Released():
+			continue
+		case err == nil:
+			raw, err = batchRecords(out, batch, raw, l, ref, fn)
+		}
+		if isDamage || errors.Is(err, kafka.ErrMalformed) {
+			unread++
+			fmt.Fprintf(c.stderr, "lane %d, records %d to %d: %v\n", l.ID, ref.First, ref.Next()-1, err)
+			continue
+		}
+		if err != nil {
+			return unread, err
+		}
+	}
+	return unread, nil
+}
+
+// batchRecords decodes one batch; raw is a buffer that it returns for the next.
+func batchRecords(out io.Writer, batch, raw []byte, l *spool.LaneInfo, ref spool.Ref, fn recordFunc) ([]byte, error) {
+	h, err := kafka.ParseHeader(batch)
+	if err != nil {
+		return raw, err
+	}
+	raw, err = kafka.Decompress(raw[:0], batch[kafka.HeaderBytes:], h.Codec(), recordBytesMax)
+	if err != nil {
+		return raw, err
+	}
+	rest := raw
+	for i := range uint64(ref.Count) {
+		var r kafka.Record
+		if r, rest, err = kafka.NextRecord(rest, h.FirstTime); err != nil {
+			return raw, err
+		}
+		if err := fn(out, l, ref.First+i, &r); err != nil {
+			return raw, err
+		}
+	}
+	return raw, nil
+}

@@ -1,0 +1,215 @@
+package spool
+
+// Looking at a spool from outside: without its lock, without changing a byte, on
+// a copy as well as beside a running agent. A segment that goes while it is read
+// makes the look start over; what the agent is writing behind the durable
+// position counts as in a recovery.
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"math"
+	"slices"
+
+	"shipper/internal/vfs"
+)
+
+// looksMax bounds how often a look starts over because segments went meanwhile.
+const looksMax = 10
+
+// Inspection is a spool as it was at one moment.
+type Inspection struct {
+	SpoolID  [16]byte
+	Segments []SegmentInfo
+	Lanes    []LaneInfo
+	Sources  []SourceState // those not gone
+	Damage   []Damage      // that a recovery would report now
+
+	VoidBytes int64 // at the end: torn, or being written
+
+	log *Log // only to read from
+	dir *recovery
+}
+
+// SegmentInfo is one file of the log.
+type SegmentInfo struct {
+	Number    uint32
+	Name      string
+	Bytes     int64 // of frames
+	DiskBytes int64 // what the file takes
+	Batches   int
+	LiveBytes int64 // about what will still be sent, with frame headers
+}
+
+// LaneInfo is a lane with what is held of it.
+type LaneInfo struct {
+	Lane
+	Next, Head   uint64
+	LastAck      Ack
+	Identities   []Identity
+	Gaps         []Gap
+	Held         []Ref // ascending; those below Head are acked
+	PendingBytes int64 // of compressed records from Head on
+}
+
+// Pending are the batches that will still be sent.
+func (l *LaneInfo) Pending() []Ref {
+	return slices.DeleteFunc(slices.Clone(l.Held), func(r Ref) bool {
+		return r.First < l.Head || slices.ContainsFunc(l.Gaps, func(g Gap) bool { return g.From <= r.First && r.Next() <= g.To })
+	})
+}
+
+// Inspect looks at the spool in o.Dir. Of the other options only FS counts.
+func Inspect(o Options) (*Inspection, error) {
+	o.setUnset()
+	for range looksMax {
+		in, err := look(o)
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return in, err
+		}
+		if _, derr := o.FS.ReadDir(o.Dir); derr != nil {
+			return nil, fmt.Errorf("spool: list %s: %w", o.Dir, derr)
+		}
+	}
+	return nil, fmt.Errorf("spool: %s changes faster than it can be read", o.Dir)
+}
+
+// look is one try; fs.ErrNotExist if a segment went meanwhile.
+func look(o Options) (*Inspection, error) {
+	l := &Log{fs: o.FS, dir: o.Dir, options: o, logger: o.Logger, rand: o.rand, state: newState()}
+	r := &recovery{Log: l, held: map[uint32]*heldLane{}, look: true}
+	defer r.closeFiles()
+	if err := r.readNames(); err != nil {
+		return nil, err
+	}
+	if len(r.found) == 0 {
+		return nil, fmt.Errorf("%s holds no spool: there is no segment in it", o.Dir)
+	}
+	if err := r.read(); err != nil {
+		return nil, err
+	}
+	names, err := o.FS.ReadDir(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range r.found {
+		if !slices.Contains(names, f.name()) {
+			return nil, fmt.Errorf("segment %d: %w", f.number, fs.ErrNotExist)
+		}
+		l.segments = append(l.segments, &f.segment)
+	}
+	l.publishTable()
+	l.shared.durable.Store(math.MaxUint64) // whatever was found may be read
+	in := &Inspection{SpoolID: l.state.spoolID, log: l, dir: r}
+	for _, id := range slices.Sorted(maps.Keys(l.state.lanes)) {
+		in.Lanes = append(in.Lanes, r.inspectLane(l.state.lanes[id]))
+	}
+	for _, f := range r.found {
+		in.Segments = append(in.Segments, SegmentInfo{Number: f.number, Name: f.name(), Bytes: f.end, DiskBytes: f.diskBytes, LiveBytes: l.liveBytes(&f.segment)})
+	}
+	for i := range in.Lanes {
+		for _, ref := range in.Lanes[i].Held {
+			at := slices.IndexFunc(in.Segments, func(s SegmentInfo) bool { return s.Number == ref.Segment })
+			in.Segments[at].Batches++
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
+		in.Sources = append(in.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
+	}
+	in.Damage, in.VoidBytes = r.damage, r.void
+	return in, nil
+}
+
+func (r *recovery) inspectLane(l *lane) LaneInfo {
+	h := r.lane(l.ID)
+	r.state.raiseNext(l, h.next)
+	live := l.live(h.batches)
+	for _, hole := range l.holes(live) {
+		r.noteDamage(Damage{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: "no intact batch holds these records"})
+	}
+	out := LaneInfo{Lane: l.Lane, Next: l.next, Head: l.head, LastAck: l.lastAck, Identities: l.identities, Gaps: l.gaps, Held: h.batches}
+	for _, ref := range live {
+		out.PendingBytes += int64(ref.Bytes)
+	}
+	return out
+}
+
+// NewReader reads the batches of the inspection. A batch whose segment the agent
+// has released meanwhile is answered with *CorruptionError.
+func (in *Inspection) NewReader() *Reader { return in.log.NewReader() }
+
+// Verify reads every frame below the durable position and checks both checksums.
+// What was punched out because it will not be sent is no damage. It looks twice
+// if something is wrong, since an agent may be at work: what it reports was wrong
+// both times.
+func Verify(o Options) (*Inspection, error) {
+	in, err := verifyOnce(o)
+	if err != nil || len(in.Damage) == 0 {
+		return in, err
+	}
+	again, err := verifyOnce(o)
+	if err != nil {
+		return nil, err
+	}
+	again.Damage = slices.DeleteFunc(again.Damage, func(d Damage) bool { return !slices.Contains(in.Damage, d) })
+	return again, nil
+}
+
+func verifyOnce(o Options) (*Inspection, error) {
+	in, err := Inspect(o)
+	if err != nil {
+		return nil, err
+	}
+	// Of what the look itself found, keep what is missing; the rest is read here.
+	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return d.Segment != 0 })
+	for i, f := range in.dir.found {
+		if err := in.verifySegment(f, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+// verifySegment reads one segment; older says that the newest checkpoint lies
+// behind it.
+func (in *Inspection) verifySegment(f *foundSegment, older bool) error {
+	file, err := in.log.fs.OpenFile(in.log.path(f.name()), vfs.Read)
+	if err != nil {
+		return err
+	}
+	s := scanner{file: file, seed: f.segment.seed}
+	for fr := range s.frames(0, f.end) {
+		reason := fr.bad
+		if reason == nil {
+			_, reason = s.payload(fr)
+		}
+		if reason == nil {
+			continue
+		}
+		lane := in.log.state.lanes[fr.lane]
+		unneeded := fr.bad != nil || fr.kind != kindBatch || lane != nil && fr.next() <= lane.head
+		if older && unneeded && s.punched(fr.at, fr.end(), in.log.options.punchUnit) {
+			continue
+		}
+		d := Damage{Segment: f.number, Position: fr.at, Bytes: fr.bytes, Reason: reason.Error()}
+		if fr.bad == nil && fr.kind == kindBatch {
+			d.Lane, d.From, d.To, d.Records = fr.lane, fr.first, fr.next(), uint64(fr.count)
+		}
+		in.Damage = append(in.Damage, d)
+	}
+	return file.Close()
+}
+
+// punched tells whether [from, to) reaches into a hole: a whole unit of zeros.
+// Copies of a spool may have lost the holes themselves, not the zeros.
+func (s *scanner) punched(from, to, unit int64) bool {
+	b := make([]byte, unit)
+	for at := from / unit * unit; at < to; at += unit {
+		if readFull(s.file, b, at) == nil && !slices.ContainsFunc(b, func(c byte) bool { return c != 0 }) {
+			return true
+		}
+	}
+	return false
+}

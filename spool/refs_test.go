@@ -1,0 +1,250 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"log/slog"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"shipper/internal/vfs"
+)
+
+// TestRefsMax recovers a backlog with few references at a time and asks for the
+// rest: all of them, in order, however the calls cut them.
+func TestRefsMax(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}, {ID: 3}}})
+	next := [4]uint64{}
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 300 {
+		lane := uint32(1 + rng.IntN(2))
+		n := uint32(1 + rng.IntN(5))
+		mustAppend(t, l, []Batch{testBatch(lane, next[lane], n, 200)}, nil)
+		next[lane] += uint64(n)
+	}
+	mustAppend(t, l, []Batch{testBatch(3, 0, 9, 200)}, &Commit{Acks: []Ack{{Lane: 1, First: 0, Count: 20}}})
+	// Cut again, far behind where it was; and a gap in the middle.
+	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 2, From: 50, To: 60, Records: 10}}})
+	mustSync(t, l)
+	whole, _, err := l.Refs(1, 0, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	big := whole[3]
+	if big.Count < 2 {
+		big = whole[4]
+	}
+	mustAppend(t, l, []Batch{testBatch(1, big.First, 1, 50), testBatch(1, big.First+1, big.Count-1, 50)}, nil)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, all := mustOpen(t, memOptions(mem.Kill()))
+	for _, lane := range all.Lanes {
+		if lane.More {
+			t.Fatalf("lane %d: more, without a bound", lane.ID)
+		}
+	}
+	for _, refsMax := range []int{1, 3, 50, 150, 10000} {
+		o := memOptions(mem.Kill())
+		o.RefsMax = refsMax
+		l, r := mustOpen(t, o)
+		sum := 0
+		for i, lane := range r.Lanes {
+			want := all.Lanes[i].Batches
+			sum += len(lane.Batches)
+			if len(lane.Batches) == 0 || lane.More != (len(lane.Batches) < len(want)) {
+				t.Fatalf("at most %d: lane %d has %d of %d, more %v", refsMax, lane.ID, len(lane.Batches), len(want), lane.More)
+			}
+			got := lane.Batches
+			for more := lane.More; more; {
+				var refs []Ref
+				if refs, more, err = l.Refs(lane.ID, got[len(got)-1].Next(), refsMax); err != nil {
+					t.Fatal(err)
+				}
+				if len(refs) > refsMax {
+					t.Fatalf("%d references, at most %d were asked for", len(refs), refsMax)
+				}
+				got = append(got, refs...)
+			}
+			if len(got) != len(want) {
+				t.Fatalf("at most %d: lane %d has %d batches in all, want %d", refsMax, lane.ID, len(got), len(want))
+			}
+			for j := range got { // places differ: what was not durable was copied
+				if got[j].First != want[j].First || got[j].Count != want[j].Count {
+					t.Fatalf("at most %d: batch %d of lane %d is %+v, want %+v", refsMax, j, lane.ID, got[j], want[j])
+				}
+			}
+		}
+		if sum > max(refsMax, len(r.Lanes)) {
+			t.Errorf("%d references were handed out, at most %d may be", sum, refsMax)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// What is not durable is not listed: its notice comes behind its sync.
+	before, _, err := l.Refs(1, 0, 1000)
+	mustAppend(t, l, []Batch{testBatch(1, next[1], 1, 50)}, nil)
+	after, more, err2 := l.Refs(1, 0, 1000)
+	if err = errors.Join(err, err2); err != nil || more || len(after) != len(before) {
+		t.Errorf("%d batches before the append, %d behind it, %v", len(before), len(after), err)
+	}
+	if refs, more, err := l.Refs(77, 0, 10); refs != nil || more || err != nil {
+		t.Errorf("an unknown lane: %v, %v, %v", refs, more, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestHeldUntilTheLaneDecides: batches that were listed to heal stay until the
+// lane has moved its head, or until new lines need the room.
+func TestHeldUntilTheLaneDecides(t *testing.T) {
+	for _, needed := range []bool{false, true} {
+		o := memOptions(vfs.NewMem())
+		o.RetainAckedBytes = 1
+		l, _ := mustOpen(t, o)
+		mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}}, Identities: []Identity{{Lane: 1, ProducerID: 5}}})
+		mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, nil)
+		mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: 0, Count: 1}}})
+		held, err := l.AckedFrom(1, 0)
+		if err != nil || len(held) != 1 {
+			t.Fatalf("%+v, %v", held, err)
+		}
+		next := uint64(0)
+		busy := func() error {
+			_, err := l.Append(nil, []Batch{testBatch(2, next, 1, 3000)}, nil)
+			next++
+			return errors.Join(err, l.Sync())
+		}
+		for range 30 {
+			if err := busy(); err != nil {
+				t.Fatal(err)
+			}
+			if !needed {
+				mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 2, First: next - 1, Count: 1}}})
+			}
+		}
+		for needed {
+			if err := busy(); errors.Is(err, ErrFull) {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustAppend(t, l, nil, &Commit{Heads: []Head{{Lane: 1, Index: 0}}})
+		mustSync(t, l)
+		rd := l.NewReader()
+		if _, err := rd.ReadBatch(nil, held[0].Ref); needed == (err == nil) {
+			t.Errorf("room needed %v: %v", needed, err)
+		}
+		if err := errors.Join(rd.Close(), l.Close()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestRecoveryTells: a recovery that takes long says how far it is.
+func TestRecoveryTells(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}})
+	for i := range uint64(20) {
+		mustAppend(t, l, []Batch{testBatch(1, i, 1, 3000)}, nil)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, every := range []time.Duration{time.Nanosecond, time.Hour} {
+		var logged strings.Builder
+		o := memOptions(mem)
+		o.tellEvery, o.Logger = every, slog.New(slog.NewTextHandler(&logged, nil))
+		l, r := mustOpen(t, o)
+		told := strings.Count(logged.String(), "still reading")
+		if want := r.Segments - 1; every == time.Hour && told != 0 || every < time.Hour && told != want {
+			t.Errorf("every %v: told %d times, %d segments:\n%s", every, told, want, logged.String())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// skipRecords is a file system that leaves out writes of n bytes: a spool of
+// headers, which is all that a recovery reads of older segments.
+type skipRecords struct {
+	vfs.FS
+	n int
+}
+
+func (s skipRecords) OpenFile(name string, mode vfs.Mode) (vfs.File, error) {
+	f, err := s.FS.OpenFile(name, mode)
+	if err != nil {
+		return nil, err
+	}
+	return skipFile{f, s.n}, nil
+}
+
+type skipFile struct {
+	vfs.File
+	n int
+}
+
+func (f skipFile) WriteAt(p []byte, at int64) (int, error) {
+	if len(p) == f.n {
+		return len(p), nil
+	}
+	return f.File.WriteAt(p, at)
+}
+
+// BenchmarkRecover opens a spool of 100,000 batches in 10 GiB, none of them
+// acked, and hands out all references or the usual number.
+func BenchmarkRecover(b *testing.B) {
+	const frames, recordBytes, perGroup = 100_000, 104_000, 10
+	o := Options{Dir: filepath.Join(b.TempDir(), "spool"), MaxBytes: 16 << 30, MinFreeBytes: 1, FS: skipRecords{vfs.OS{}, recordBytes}}
+	l, _ := mustOpen(b, o)
+	c := &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}, {ID: 3}, {ID: 4}}}
+	batches := make([]Batch, perGroup)
+	records := make([]byte, recordBytes)
+	for i := range uint64(frames / perGroup) {
+		for j := range batches {
+			batches[j] = testBatch(uint32(i%4)+1, i/4*perGroup+uint64(j), 1, 1)
+			batches[j].Records, batches[j].RecordsCRC = records, crc32.Checksum(records, castagnoli)
+		}
+		mustAppend(b, l, batches, c)
+		c = nil
+	}
+	mustSync(b, l)
+	if err := l.Close(); err != nil {
+		b.Fatal(err)
+	}
+	for _, refsMax := range []int{0, 10_000} {
+		b.Run(fmt.Sprint("refs", refsMax), func(b *testing.B) {
+			o.RefsMax = refsMax
+			b.ReportAllocs()
+			for b.Loop() {
+				l, r, err := Open(o)
+				if err != nil {
+					b.Fatal(err)
+				}
+				refs := 0
+				for _, lane := range r.Lanes {
+					refs += len(lane.Batches)
+				}
+				if refsMax == 0 && refs != frames || refsMax > 0 && refs != refsMax || r.Bytes < 10_400_000_000 {
+					b.Fatalf("%d batches in %d bytes", refs, r.Bytes)
+				}
+				b.ReportMetric(float64(r.Took.Milliseconds()), "ms/recovery")
+				if err := l.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
