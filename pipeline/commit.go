@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -37,6 +40,9 @@ type committer struct {
 	batches  []spool.Batch
 	commit   spool.Commit
 	notices  []kafka.Notice
+	fullAt   time.Time   // when a group last did not fit; zero: that was told to be over
+	dir      os.FileInfo // the spool directory at the start
+	lookedAt time.Time
 	syncBy   time.Time // entries appended must be durable by then; zero: none
 }
 
@@ -49,6 +55,8 @@ const (
 	writeAckMax   = time.Second
 	syncAckMax    = 10 * time.Second
 	retryFull     = 250 * time.Millisecond
+	roomLasts     = 10 * time.Second
+	lookInterval  = time.Second
 	roundBytesMax = 16 << 20 // appended before a sync
 )
 
@@ -94,6 +102,10 @@ func (c *committer) round(g *group) error {
 		return err
 	}
 	now := time.Now()
+	c.tellRoom(now)
+	if err := c.stillThere(now); err != nil {
+		return err
+	}
 	urgent := len(c.appended) > 0
 	if c.journal.take(&c.entries, now, urgent) {
 		urgent = urgent || c.entries.urgent
@@ -141,17 +153,13 @@ func (c *committer) appendGroups(g *group) error {
 		err := c.appendGroup(g)
 		if errors.Is(err, spool.ErrFull) {
 			c.blocked, c.tried = g, time.Now()
-			if !c.stats.blocked.Swap(true) {
-				c.slog.Warn("the spool is full: reading pauses until Kafka takes what it holds", "dir", c.cfg.Spool.Dir)
-			}
+			c.tellFull()
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if c.stats.blocked.Swap(false) {
-			c.slog.Info("the spool has room again: reading goes on", "dir", c.cfg.Spool.Dir)
-		}
+		c.stats.blocked.Store(false)
 		c.appended = append(c.appended, g)
 		if bytes += g.bytes; bytes >= roundBytesMax {
 			return nil
@@ -163,6 +171,40 @@ func (c *committer) appendGroups(g *group) error {
 		}
 	}
 	return nil
+}
+
+// tellFull says once that the spool is full. While it drains it is full and not
+// full many times a second; that it has room is said when that has lasted.
+func (c *committer) tellFull() {
+	c.stats.blocked.Store(true)
+	if c.fullAt.IsZero() {
+		c.slog.Warn("the spool is full: reading pauses until Kafka takes what it holds", "dir", c.cfg.Spool.Dir)
+	}
+	c.fullAt = time.Now()
+}
+
+func (c *committer) tellRoom(now time.Time) {
+	if !c.fullAt.IsZero() && now.Sub(c.fullAt) >= roomLasts {
+		c.fullAt = time.Time{}
+		c.slog.Info("the spool has room again: reading goes on", "dir", c.cfg.Spool.Dir)
+	}
+}
+
+// stillThere fails if the spool's directory was removed or replaced: what is
+// written then is nowhere, and another agent could start in its place.
+func (c *committer) stillThere(now time.Time) error {
+	if now.Sub(c.lookedAt) < lookInterval {
+		return nil
+	}
+	c.lookedAt = now
+	is, err := os.Stat(c.cfg.Spool.Dir)
+	if err == nil && os.SameFile(is, c.dir) {
+		return nil
+	}
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("spool %s was removed or replaced while the agent used it: what it held and Kafka has not is lost", c.cfg.Spool.Dir)
+	}
+	return nil // cannot be seen now; what it holds open still works
 }
 
 func (c *committer) appendGroup(g *group) error {
@@ -263,7 +305,7 @@ func (c *committer) answerHeld() {
 }
 
 func (c *committer) untilDue() time.Duration {
-	wait := time.Hour
+	wait := lookInterval
 	if c.blocked != nil {
 		wait = retryFull
 	}

@@ -20,6 +20,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"sync"
@@ -57,6 +58,7 @@ type Agent struct {
 	groups  chan *group
 	dead    chan struct{}
 	start   time.Time
+	damaged uint64 // records that this start found missing from the spool
 }
 
 // Open recovers the spool and makes an agent that is ready to run. Errors are
@@ -156,7 +158,11 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 		a.readers = append(a.readers, r)
 	}
 	a.files = newDispatch(cfg, a.readers)
-	a.commits = &committer{log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal()}
+	dir, err := os.Stat(cfg.Spool.Dir)
+	if err != nil {
+		return err
+	}
+	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal()}
 	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
 		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()),
 		NewReader:     func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
@@ -192,6 +198,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	a.log.Info("spool recovered", "dir", a.cfg.Spool.Dir, "created", rec.Created, "segments", rec.Segments, "bytes", rec.Bytes, "void_bytes", rec.VoidBytes,
 		"lanes", len(rec.Lanes), "files", len(rec.Sources), "batches_to_send", batches, "took", rec.Took)
 	for _, d := range rec.Damage {
+		a.damaged += d.Records
 		a.log.Error("the spool was damaged: records are missing", "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
 			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
 	}

@@ -19,6 +19,7 @@ type Stats struct {
 	ReadsBlocked   uint64        // times that a reader found the budget empty
 	SpoolFull      bool          // reading pauses
 	OldestUnacked  time.Duration // age of the oldest spooled batch that Kafka does not have
+	DamagedRecords uint64        // lost to damage of the spool: found at the start, and when they were to be sent
 	Tail           tail.Stats
 	Spool          spool.Stats
 	Kafka          kafka.Stats
@@ -28,6 +29,7 @@ type Stats struct {
 func (a *Agent) Stats() Stats {
 	s := Stats{Uptime: time.Since(a.start), LinesSpooled: a.commits.stats.records.Load(), BatchesSpooled: a.commits.stats.batches.Load(),
 		SpoolFull: a.commits.stats.blocked.Load(), Tail: a.watcher.Stats(), Spool: a.spool.Stats(), Kafka: a.sink.Stats()}
+	s.DamagedRecords = a.damaged + s.Kafka.DamagedRecords
 	for _, r := range a.readers {
 		s.LinesRead += r.stats.lines.Load()
 		s.BytesRead += r.stats.bytes.Load()

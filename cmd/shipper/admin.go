@@ -102,7 +102,14 @@ type statsReply struct {
 	OutOfOrderAnswers   uint64  `json:"out_of_order_answers"`
 	MaybeDoubledRecords uint64  `json:"maybe_doubled_records"`
 	LostRecords         uint64  `json:"lost_records"`
+	DamagedRecords      uint64  `json:"damaged_records"`
 	HealedRecords       uint64  `json:"healed_records"`
+	OversizeLines       uint64  `json:"oversize_lines"`
+	OversizeBytes       uint64  `json:"oversize_bytes_dropped"`
+	NULBytes            uint64  `json:"nul_bytes_dropped"`
+	LostFiles           uint64  `json:"lost_files"`
+	SkippedFiles        uint64  `json:"skipped_files"`
+	UnreadableFiles     int64   `json:"unreadable_files"`
 	FoundRecords        uint64  `json:"found_records"`
 	BatchesCut          uint64  `json:"batches_cut"`
 	DeadLetters         uint64  `json:"dead_letters"`
@@ -119,7 +126,10 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, SpoolFull: s.SpoolFull, Syncs: s.Spool.Syncs,
 		Files: s.Tail.Files, FilesOpen: s.Tail.Open, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
 		BatchesSent: s.Kafka.SentBatches, BatchesAcked: s.Kafka.AckedBatches, Retries: s.Kafka.Retries, OutOfOrderAnswers: s.Kafka.Refusals,
-		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, HealedRecords: s.Kafka.HealedRecords, FoundRecords: s.Kafka.FoundRecords,
-		BatchesCut: s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
+		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, DamagedRecords: s.DamagedRecords, HealedRecords: s.Kafka.HealedRecords,
+		OversizeLines: s.Tail.OversizeSplit + s.Tail.OversizeCut + s.Tail.OversizeSkipped, OversizeBytes: s.Tail.OversizeBytes, NULBytes: s.Tail.NULBytes,
+		LostFiles: s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
+		FoundRecords: s.Kafka.FoundRecords,
+		BatchesCut:   s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 	})
 }

@@ -303,3 +303,21 @@ func TestLostAnswers(t *testing.T) {
 	w.check()
 	w.stop()
 }
+
+// The spool's directory is removed under the agent. What it writes then is nowhere, and another agent could start in its
+// place and send everything again: it ends, and says why.
+func TestSpoolRemoved(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1})
+	w.agent.Start()
+	w.writer.Write(100)
+	w.check()
+	if err := os.RemoveAll(filepath.Join(w.dir, "spool")); err != nil {
+		t.Fatal(err)
+	}
+	if code := w.agent.WaitExit(20 * time.Second); code != 1 {
+		t.Fatalf("exit code %d, want 1", code)
+	}
+	if !strings.Contains(w.agent.Log(), "was removed or replaced") {
+		t.Error("the log does not say why")
+	}
+}

@@ -12,7 +12,7 @@ import (
 
 type stats struct {
 	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
-	maybeDoubled, lost, healed, found, newIdentities           atomic.Uint64
+	maybeDoubled, lost, healed, found, newIdentities, damaged  atomic.Uint64
 	cutBatches, deadLetters, shifted                           atomic.Uint64
 	oldestMs                                                   atomic.Int64
 }
@@ -25,6 +25,7 @@ type Stats struct {
 	Refusals                   uint64 // by sequence: 0 in a healthy cluster
 	MaybeDoubledRecords        uint64
 	LostRecords                uint64 // acked, then lost by the broker, and no longer held
+	DamagedRecords             uint64 // in spooled batches that could not be read when they were to be sent
 	HealedRecords              uint64 // acked, lost by the broker, and sent again
 	FoundRecords               uint64 // in doubt, and found in the log
 	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
@@ -39,7 +40,7 @@ func (s *Sink) Stats() Stats {
 	x := &s.stats
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
-		HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
+		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
 		CutBatches: x.cutBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
@@ -106,6 +107,7 @@ func (s *Sink) unread(it *item) {
 	if errors.Is(it.err, ErrDamaged) {
 		s.log.Error("a spooled batch is damaged and cannot be sent; a gap is recorded in its place", "topic", it.topic, "partition", it.part,
 			"records", it.ref.Count, "error", it.err)
+		s.stats.damaged.Add(uint64(it.ref.Count))
 		s.cfg.Journal.Skip(it.row.info.ID, it.ref.Batch)
 		return // the lane waits for NoticeSkipKept
 	}

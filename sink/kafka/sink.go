@@ -5,9 +5,10 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"time"
+
+	"shipper/internal/spsc"
 )
 
 // The sink drives every lane machine. One goroutine, Run, owns all lanes,
@@ -107,7 +108,6 @@ type Sink struct {
 	stopping bool
 	timers   timers
 	actions  Actions
-	notices  []Notice
 	done     chan *job
 	replies  chan reply
 	gate     chan struct{} // questions under way
@@ -155,7 +155,7 @@ func NewSink(cfg SinkConfig) *Sink {
 	now := time.Now()
 	return &Sink{
 		cfg: cfg, log: cfg.Logger, start: now, startMs: now.UnixMilli(),
-		inbox:   inbox{ready: make(chan struct{}, 1)},
+		inbox:   inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
 		rows:    map[uint32]*row{},
 		topics:  map[string]int{},
 		senders: map[senderKey]*sender{},
@@ -171,22 +171,21 @@ func NewSink(cfg SinkConfig) *Sink {
 // set back does not stop a timer.
 func (s *Sink) now() int64 { return s.startMs + time.Since(s.start).Milliseconds() }
 
-// inbox hands notices from the committer to the sink: one lock per commit.
+// inbox hands notices from the committer to the sink, without a lock.
 type inbox struct {
-	mu    sync.Mutex // guards list
-	list  []Notice
-	ready chan struct{}
+	queue *spsc.Queue[Notice]
+	ready chan struct{} // something was pushed
 }
 
 // Deliver gives the sink news, in order. It never blocks and keeps nothing of
-// the slice. The committer calls it.
+// the slice. One goroutine may call it: the committer.
 func (s *Sink) Deliver(n []Notice) {
 	if len(n) == 0 {
 		return
 	}
-	s.inbox.mu.Lock()
-	s.inbox.list = append(s.inbox.list, n...)
-	s.inbox.mu.Unlock()
+	for i := range n {
+		s.inbox.queue.Push(n[i])
+	}
 	select {
 	case s.inbox.ready <- struct{}{}:
 	default:
@@ -229,12 +228,8 @@ func (s *Sink) Run(ctx context.Context, grace time.Duration) {
 }
 
 func (s *Sink) takeNotices() {
-	s.inbox.mu.Lock()
-	s.notices, s.inbox.list = s.inbox.list, s.notices[:0]
-	s.inbox.mu.Unlock()
-	for i := range s.notices {
-		s.take(&s.notices[i])
-		s.notices[i] = Notice{}
+	for n, ok := s.inbox.queue.Pop(); ok; n, ok = s.inbox.queue.Pop() {
+		s.take(&n)
 	}
 }
 
