@@ -10,6 +10,7 @@ BENCH       ?= .
 
 test: lint kafka-note
 	$(GO) test -race -timeout 5m -parallel 6 ./...
+	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The sequencer on real brokers that are killed, frozen, cut off and elected uncleanly: 15 to 20 minutes.
 test-long: kafka-note
