@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -78,7 +79,9 @@ func (s *Sink) takeMetadata(p reply) {
 	s.asking = false
 	if p.err != nil {
 		s.warn("no metadata from any broker", "error", p.err)
+		s.probe()
 	} else {
+		s.probes = 0
 		s.routes.replace(*p.meta, p.asked)
 	}
 	for _, r := range s.rows {
@@ -98,6 +101,15 @@ func (s *Sink) takeMetadata(p reply) {
 	if p.err == nil {
 		s.recall()
 	}
+}
+
+// probe asks again by itself while no broker answers, for all lanes at once:
+// each of them waits longer, and the first answer wakes them all.
+func (s *Sink) probe() {
+	wait := min(int64(metadataGapMinMs)<<min(s.probes, 10), probeMaxMs)
+	s.probes++
+	s.wanted = true
+	s.nextAsk = s.now() + wait/2 + rand.Int64N(wait/2)
 }
 
 // recall takes back the batches that wait for a broker which does not lead

@@ -103,6 +103,7 @@ type Sink struct {
 	asking   bool // a metadata request is out
 	wanted   bool // another is due
 	nextAsk  int64
+	probes   int // failed in a row
 	senders  map[senderKey]*sender
 	flying   int
 	stopping bool
@@ -144,6 +145,7 @@ const (
 	noDoubt           = ^uint64(0)
 	questionsMax      = 16 // under way at once
 	metadataGapMinMs  = 250
+	probeMaxMs        = 5_000 // between two questions for metadata while no broker answers
 	metadataAheadMs   = 5_000 // refreshed in passing when older, so that no send waits
 	questionTimeout   = 15 * time.Second
 	readBackBytesMax  = 256 << 20
