@@ -3,7 +3,6 @@ package kafka
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -23,9 +22,9 @@ type reply struct {
 	what  string // what could not be done
 }
 
-// question runs f and hands its reply to Run; nothing is handed over once Run
-// has ended.
-func (s *Sink) question(f func(ctx context.Context) reply) {
+// ask runs f and hands its reply to Run; nothing is handed over once Run has
+// ended.
+func (s *Sink) ask(f func(ctx context.Context) reply) {
 	go func() {
 		select {
 		case s.gate <- struct{}{}:
@@ -84,7 +83,7 @@ func (s *Sink) takeMetadata(p reply) {
 		s.probes = 0
 		s.routes.replace(*p.meta, p.asked)
 	}
-	for _, r := range s.rows {
+	for _, r := range s.order {
 		waits := r.wantsRoute
 		r.wantsRoute = false
 		switch {
@@ -109,13 +108,13 @@ func (s *Sink) probe() {
 	wait := min(int64(metadataGapMinMs)<<min(s.probes, 10), probeMaxMs)
 	s.probes++
 	s.wanted = true
-	s.nextAsk = s.now() + wait/2 + rand.Int64N(wait/2)
+	s.nextAsk = s.now() + wait/2 + int64(s.random())*(wait/2)>>32
 }
 
 // recall takes back the batches that wait for a broker which does not lead
 // their partition any more, so that they need not wait for its time-outs.
 func (s *Sink) recall() {
-	for _, x := range s.senders {
+	for _, x := range s.lines {
 		left := x.waiting[:0]
 		var moved []*row
 		for _, r := range x.waiting {
@@ -294,10 +293,13 @@ func (s *Sink) findLoss(r *row) {
 	})
 }
 
-// samePlace says that both identities are of one partition of one topic, and
-// not of one that was deleted and created again. Brokers before 2.8 give topics
+// samePlace says that both identities are of one partition of one topic in one
+// cluster, and not of a topic that was deleted and created again. Brokers before 2.8 give topics
 // no id.
 func (r *IdentityRecord) samePlace(other *IdentityRecord) bool {
 	unknown := [16]byte{}
+	if r.ClusterID != other.ClusterID && r.ClusterID != "" && other.ClusterID != "" {
+		return false
+	}
 	return r.Partition == other.Partition && (r.TopicID == other.TopicID || r.TopicID == unknown || other.TopicID == unknown)
 }

@@ -137,6 +137,7 @@ const (
 	EvCut                             // Same, Evened, Dead, StepMs: the batches, or the gap, that replace the one at head are durable
 	EvLarge                           // the batch at head is larger than its topic takes, as others have shown
 	EvSkipped                         // the batch at head cannot be read; a durable gap stands in its place
+	EvAdopt                           // an operator wants the lane to go on in the cluster that answers now
 	EvTick                            // time passed
 )
 

@@ -48,6 +48,7 @@ type Lane struct {
 	route      Route
 	routeAfter int64 // ms; metadata asked for at or before this do not count
 	otherSince int64 // ms; metadata show another topic since; 0: they do not
+	adopts     bool  // an operator takes the other cluster that metadata show
 	checked    bool  // rule 3 is satisfied in route's leader epoch
 
 	busy         busy
@@ -134,7 +135,9 @@ func (l *Lane) Head() uint64 { return l.head }
 func (l *Lane) Idle() bool { return l.busy == free && l.batch.Count == 0 }
 
 // Room says that the driver may offer the batch at Head.
-func (l *Lane) Room() bool { return l.batch.Count == 0 && l.busy != busyHead }
+func (l *Lane) Room() bool {
+	return l.batch.Count == 0 && l.busy != busyHead && l.busy != busyPersist
+}
 
 // Cause says what holds the lane up; CauseNone: nothing does.
 func (l *Lane) Cause() Cause { return l.cause }
@@ -184,6 +187,8 @@ func (l *Lane) Step(ev *Event, a *Actions) {
 		l.settle(busyFlight)
 		l.pass()
 		l.needID = ReasonGap
+	case EvAdopt:
+		l.adopts = true
 	case EvTick:
 	}
 	l.advance(ev.Now, a)
@@ -201,12 +206,18 @@ func (l *Lane) advance(now int64, a *Actions) {
 	if l.busy != free {
 		return
 	}
+	if l.adopts {
+		l.adopts = false
+		if l.route.State == RouteOtherCluster {
+			l.leave(ReasonOperator)
+		}
+	}
 	if now < l.notBefore {
 		a.add(Action{Kind: ActWake, Index: uint64(l.notBefore)})
 		return
 	}
 	if l.id.Partition < 0 {
-		if l.batch.Count > 0 {
+		if l.batch.Count > 0 || l.needID == ReasonOperator { // what an operator decides is written at once
 			l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: -1}, Reason: l.reason()})
 		}
 		return
@@ -273,18 +284,6 @@ func (l *Lane) routed(now int64, a *Actions) bool {
 		return false
 	}
 	return true
-}
-
-// recreate leaves a topic that is gone for the one of its name. What was acked
-// went into a log that is gone; what is in doubt cannot be in the new one.
-func (l *Lane) recreate() {
-	l.id = Identity{From: l.head, PID: -1, Partition: -1}
-	l.needID = ReasonRecreated
-	l.last.Epoch = -1
-	l.top, l.otherSince = 0, 0
-	l.forgetDoubt()
-	l.cut, l.next = CutNone, noIdentity // what the old one took says nothing about the new one
-	l.route = Route{}
 }
 
 // fresh says that the broker's memory of the head, if it was appended, cannot
@@ -385,7 +384,7 @@ func (l *Lane) learn(ev *Event) {
 		return
 	}
 	if l.route.State == RouteOtherTopic && ev.Now-l.otherSince >= recreatedMinMs {
-		l.recreate()
+		l.leave(ReasonRecreated)
 		return
 	}
 	limit := int64(backoffMaxMs)

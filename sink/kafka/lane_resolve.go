@@ -94,3 +94,17 @@ func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
 	l.dropBatch()
 	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
 }
+
+// leave gives up a topic, which is gone or in a cluster that an operator gives
+// up, for the one of its name that metadata show. What was acked went into the
+// old log; what is in doubt cannot be in the new one.
+func (l *Lane) leave(why Reason) {
+	l.id = Identity{From: l.head, PID: -1, Partition: -1}
+	l.needID = why
+	l.notBefore, l.cause = 0, CauseNone
+	l.last.Epoch = -1
+	l.top, l.otherSince = 0, 0
+	l.forgetDoubt()
+	l.cut, l.next = CutNone, noIdentity // what the old one took says nothing about the new one
+	l.route = Route{}
+}

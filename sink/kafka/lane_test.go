@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write what the lane does into testdata/
 //	epoch-end 110 epoch=5         -1: not known; epoch of the question
 //	read-back found=110 / absent / unknown
 //	loss from=10 held=0 last=0+10@100/5 epoch=5
-//	failed   skipped   large   wait 15s
+//	failed   skipped   large   adopt   wait 15s
 //
 // An identity's epoch, if it is not 0, is written bump=1.
 func TestTranscripts(t *testing.T) {
@@ -252,7 +252,7 @@ var routeWords = map[string]RouteState{"unknown": RouteUnknown, "ok": RouteOK, "
 	"denied": RouteDenied, "other-topic": RouteOtherTopic, "other-cluster": RouteOtherCluster}
 
 var simpleWords = map[string]EventKind{"identity-durable": EvIdentityKept, "ack-durable": EvAckKept, "head-durable": EvHeadKept, "skipped": EvSkipped,
-	"large": EvLarge}
+	"large": EvLarge, "adopt": EvAdopt}
 
 func (s *script) do(words []string) error {
 	a := args{words: map[string]string{}}

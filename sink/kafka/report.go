@@ -138,7 +138,7 @@ func (s *Sink) age() {
 	}
 	s.nextAge = now + 1000
 	oldest := int64(0)
-	for _, r := range s.rows {
+	for _, r := range s.order {
 		first := 0
 		if r.lane.Acked() {
 			first = 1 // in Kafka; only our note of it is not on disk

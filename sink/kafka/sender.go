@@ -80,6 +80,14 @@ func (s *sender) run(reader FrameReader, t *Transport, done chan<- *job) {
 }
 
 func (j *job) send(key senderKey, reader FrameReader, t *Transport) {
+	if j.fill(reader) {
+		outcomes, err := t.Produce(key.broker, key.slow, &j.request, j.outcomes)
+		j.take(outcomes, err)
+	}
+}
+
+// fill makes the request; false: no batch of it could be read.
+func (j *job) fill(reader FrameReader) bool {
 	j.err, j.slow = nil, false
 	j.request.Reset()
 	j.outcomes = j.outcomes[:0]
@@ -103,10 +111,12 @@ func (j *job) send(key senderKey, reader FrameReader, t *Transport) {
 			j.request.Add(ProducePart{Topic: it.topic, TopicID: it.topicID, Partition: it.part, Batch: batch})
 		}
 	}
-	if j.request.Len() == 0 {
-		return
-	}
-	j.outcomes, j.err = t.Produce(key.broker, key.slow, &j.request, j.outcomes)
+	return j.request.Len() > 0
+}
+
+// take keeps what came of the request.
+func (j *job) take(outcomes []PartOutcome, err error) {
+	j.outcomes, j.err = outcomes, err
 	if j.err != nil {
 		var timeout net.Error
 		j.slow = errors.As(j.err, &timeout) && timeout.Timeout()

@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -93,11 +92,10 @@ type Sink struct {
 	log   *slog.Logger
 	inbox inbox
 	stats stats
-
-	start   time.Time
-	startMs int64
+	beside
 
 	rows     map[uint32]*row
+	order    []*row         // rows as they came
 	topics   map[string]int // lanes by topic
 	routes   routes
 	asking   bool // a metadata request is out
@@ -105,12 +103,14 @@ type Sink struct {
 	nextAsk  int64
 	probes   int // failed in a row
 	senders  map[senderKey]*sender
+	lines    []*sender // senders as they came
 	flying   int
 	stopping bool
 	timers   timers
 	actions  Actions
 	done     chan *job
 	replies  chan reply
+	commands chan command
 	gate     chan struct{} // questions under way
 	ctx      context.Context
 	nextAge  int64
@@ -154,12 +154,10 @@ const (
 
 // NewSink returns a sink with no lanes.
 func NewSink(cfg SinkConfig) *Sink {
-	now := time.Now()
-	return &Sink{
-		cfg: cfg, log: cfg.Logger, start: now, startMs: now.UnixMilli(),
-		inbox:   inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
-		rows:    map[uint32]*row{},
-		topics:  map[string]int{},
+	s := &Sink{
+		cfg: cfg, log: cfg.Logger, commands: make(chan command),
+		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
+		rows:  map[uint32]*row{}, topics: map[string]int{},
 		senders: map[senderKey]*sender{},
 		quiet:   map[string]int64{},
 		limits:  map[string]limit{},
@@ -167,11 +165,9 @@ func NewSink(cfg SinkConfig) *Sink {
 		replies: make(chan reply),
 		gate:    make(chan struct{}, questionsMax),
 	}
+	s.beside = s.real()
+	return s
 }
-
-// now is wall time at the start plus what has passed since: a clock that is
-// set back does not stop a timer.
-func (s *Sink) now() int64 { return s.startMs + time.Since(s.start).Milliseconds() }
 
 // inbox hands notices from the committer to the sink, without a lock.
 type inbox struct {
@@ -215,6 +211,8 @@ func (s *Sink) Run(ctx context.Context, grace time.Duration) {
 			s.settle(j)
 		case p := <-s.replies:
 			s.takeReply(p)
+		case c := <-s.commands:
+			c.done <- s.adopt(c.lane)
 		case <-timer.C:
 			s.wake()
 		case <-stop:
@@ -281,6 +279,7 @@ func (s *Sink) addLane(l *LaneStart) {
 	r.lane = NewLane(l.Head, l.Top, l.LastAck, id.identity())
 	r.info.SentNext.Store(l.Head)
 	s.rows[l.ID] = r
+	s.order = append(s.order, r)
 	s.topics[l.Topic]++
 	// Rule 3 holds for idle lanes too: what was acked before this start may
 	// be gone.
@@ -339,7 +338,7 @@ func (s *Sink) step(r *row, ev Event) {
 }
 
 func (s *Sink) stepOnce(r *row, ev *Event) {
-	ev.Now, ev.Rand = s.now(), rand.Uint32()
+	ev.Now, ev.Rand = s.now(), s.random()
 	r.lane.Step(ev, &s.actions)
 	for _, a := range s.actions.All() {
 		s.perform(r, a)
@@ -397,7 +396,8 @@ func (s *Sink) enqueue(r *row, a Action) {
 		x = &sender{key: key, in: make(chan *job, 1), idle: &job{}}
 		x.idle.from, x.idle.request.TimeoutMs = x, s.cfg.AcksTimeoutMs
 		s.senders[key] = x
-		go x.run(s.cfg.NewReader(), &s.cfg.Transport, s.done)
+		s.lines = append(s.lines, x)
+		s.open(x)
 	}
 	x.waiting = append(x.waiting, r)
 	s.stats.sentBatches.Add(1)
@@ -412,13 +412,13 @@ func (s *Sink) dispatch() {
 	if s.stopping {
 		return
 	}
-	for _, x := range s.senders {
+	for _, x := range s.lines {
 		if x.idle != nil && len(x.waiting) > 0 {
 			j := x.idle
 			x.idle = nil
 			s.compose(j, x)
 			s.flying++
-			x.in <- j
+			s.hand(x, j)
 		}
 	}
 	if s.wanted && !s.asking && len(s.topics) > 0 && s.now() >= s.nextAsk {
@@ -440,7 +440,7 @@ func (s *Sink) compose(j *job, x *sender) {
 		}
 		bytes += size
 		if r.item.shift {
-			r.item.stamp.ShiftMs = time.Now().UnixMilli() - r.item.backMs - r.item.ref.MaxTime
+			r.item.stamp.ShiftMs = s.wall() - r.item.backMs - r.item.ref.MaxTime
 		}
 		j.items = append(j.items, r.item)
 		r.info.SentNext.Store(r.item.ref.Next())
