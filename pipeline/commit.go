@@ -243,7 +243,7 @@ func (c *committer) appendEntries() error {
 	e := &c.entries
 	c.commit = spool.Commit{Acks: c.commit.Acks[:0], Identities: c.commit.Identities[:0], Heads: c.commit.Heads[:0], Gaps: c.commit.Gaps[:0]}
 	for _, x := range e.list[e.appended:] {
-		x.addTo(&c.commit)
+		x.addTo(&c.commit, c.log)
 	}
 	e.appended = len(e.list)
 	if _, err := c.log.Append(nil, nil, &c.commit); err != nil {

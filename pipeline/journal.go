@@ -133,14 +133,14 @@ func (j *journal) oldest() time.Time {
 }
 
 // addTo puts the entry into a commit.
-func (e *entry) addTo(c *spool.Commit) {
+func (e *entry) addTo(c *spool.Commit, log *spool.Log) {
 	switch e.kind {
 	case kafka.NoticeAckKept:
 		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
 	case kafka.NoticeIdentityKept:
 		c.Identities = append(c.Identities, spoolIdentity(e.lane, &e.id))
 	case kafka.NoticeHeadKept:
-		e.addHead(c)
+		e.addHead(c, log)
 	case kafka.NoticeSkipKept:
 		c.Gaps = append(c.Gaps, spool.Gap{Lane: e.lane, From: e.skip.First, To: e.skip.Next(), Records: uint64(e.skip.Count), Reason: spool.GapDamaged})
 	default:
@@ -150,13 +150,17 @@ func (e *entry) addTo(c *spool.Commit) {
 
 // addHead moves the head back with the ack that still proves something. If the
 // brokers lost what lies between, and the spool does not hold it, a gap names
-// it; it brings the head to where it belongs.
-func (e *entry) addHead(c *spool.Commit) {
+// it; it brings the head to where it belongs. A dead letter that lies between is
+// no loss: its own gap stays, and does the same.
+func (e *entry) addHead(c *spool.Commit, log *spool.Log) {
 	h := spool.Head{Lane: e.lane, Index: e.index, Top: e.top}
 	if e.ack.Count > 0 {
 		if e.ack.Next() < e.index {
 			h.Index = e.ack.Next()
-			c.Gaps = append(c.Gaps, spool.Gap{Lane: e.lane, From: h.Index, To: e.index, Records: e.index - h.Index, Reason: spool.GapLostByBroker})
+			for _, g := range log.Undropped(e.lane, h.Index, e.index) {
+				g.Reason = spool.GapLostByBroker
+				c.Gaps = append(c.Gaps, g)
+			}
 		}
 		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
 	}

@@ -73,5 +73,5 @@ func heldBatch(h spool.AckedBatch) kafka.HeldBatch {
 	if h.Ack.Count > 0 {
 		acked.Base, acked.End, acked.Epoch = h.Ack.BaseOffset, h.Ack.BaseOffset+int64(h.Ack.Count), h.Ack.LeaderEpoch
 	}
-	return kafka.HeldBatch{Ref: ref, Acked: acked}
+	return kafka.HeldBatch{Ref: ref, Acked: acked, To: h.To}
 }

@@ -460,11 +460,11 @@ func (w *world) heal(id uint32) error {
 	l := next.lanes[id]
 	x := w.rng.IntN(len(acked))
 	for i := x; i < len(acked); i++ { // all behind X must be held too, or dropped
-		if i > x && acked[i].First != acked[i-1].Next() {
+		if i > x && acked[i].First != acked[i-1].To {
 			return nil
 		}
 	}
-	if acked[len(acked)-1].Next() != l.head {
+	if acked[len(acked)-1].To != l.head {
 		return nil
 	}
 	if err := w.sync(); err != nil { // acked ones are read below

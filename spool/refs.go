@@ -79,14 +79,15 @@ func (l *Log) Refs(id uint32, from uint64, refsMax int) (refs []Ref, more bool, 
 type AckedBatch struct {
 	Ref
 	Ack Ack
+	To  uint64 // up to here nothing else is to be sent: Next(), or the end of the gaps that begin there
 }
 
 // AckedFrom lists the acked batches of a lane that are still held, ascending,
 // from index from on: what can be sent again to heal. It reads the headers and
 // commits of every segment that may hold some, and the batches themselves, since
 // parts of a segment may be punched out; so it is for rare use, by the writer
-// goroutine. What is damaged, or older than the identities that are kept, is left
-// out.
+// goroutine. What is damaged, dropped by a gap, or older than the identities that
+// are kept, is left out.
 //
 // What is listed stays until the lane's next head, ack or gap, or until new
 // lines find no room: the head can be moved back to any of it.
@@ -107,18 +108,33 @@ func (l *Log) AckedFrom(id uint32, from uint64) ([]AckedBatch, error) {
 	}
 	var acked []AckedBatch
 	for _, ref := range held {
-		if _, covered := lane.covering(ref.First); covered && !unreadable[ref.place()] && ref.First >= from && ref.Next() <= lane.head {
-			a := acks[ref.First]
-			if a.Count != ref.Count {
-				a = Ack{}
-			}
-			acked = append(acked, AckedBatch{ref, a})
+		_, covered := lane.covering(ref.First)
+		if !covered || unreadable[ref.place()] || ref.First < from || ref.Next() > lane.head || lane.drops(span{ref.First, ref.Next()}) {
+			continue
 		}
+		a := acks[ref.First]
+		if a.Count != ref.Count {
+			a = Ack{}
+		}
+		acked = append(acked, AckedBatch{ref, a, lane.behindGaps(ref.Next())})
 	}
 	if len(acked) > 0 {
 		l.asked[id] = acked[0].First
 	}
 	return acked, nil
+}
+
+// Undropped cuts the indexes [from, to) of a lane into those that no gap holds,
+// each as the gap that would drop it, without a reason. By the writer goroutine.
+func (l *Log) Undropped(id uint32, from, to uint64) (rest []Gap) {
+	lane := l.state.lanes[id]
+	if lane == nil {
+		return nil
+	}
+	for _, hole := range lane.undropped(nil, from, to) {
+		rest = append(rest, Gap{Lane: id, From: hole.from, To: hole.to, Records: hole.to - hole.from})
+	}
+	return rest
 }
 
 // forgetAsked: the lane has decided.

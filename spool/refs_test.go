@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -246,5 +247,41 @@ func BenchmarkRecover(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// TestHealAcrossDeadLetter: records that a gap dropped are not offered again, and
+// are no hole in what is held. Moving the head to them moves it behind them.
+func TestHealAcrossDeadLetter(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, []Batch{testBatch(1, 0, 3, 100), testBatch(1, 3, 1, 100), testBatch(1, 4, 2, 100), testBatch(1, 6, 1, 100)},
+		&Commit{Lanes: []Lane{{ID: 1}}, Identities: []Identity{{Lane: 1, ProducerID: 7}}})
+	dead := []Gap{
+		{Lane: 1, From: 3, To: 4, Records: 1, Reason: GapRefused, DeadLetter: "x"},
+		{Lane: 1, From: 6, To: 7, Records: 1, Reason: GapTooLarge, DeadLetter: "y"},
+	}
+	mustSync(t, l) // or they could not have been sent
+	mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: 0, Count: 3}}})
+	mustAppend(t, l, nil, &Commit{Gaps: dead[:1]})
+	mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: 4, Count: 2}}})
+	mustAppend(t, l, nil, &Commit{Gaps: dead[1:]})
+	mustSync(t, l)
+	for range 2 { // before and after a restart
+		acked, err := l.AckedFrom(1, 0)
+		if err != nil || len(acked) != 2 || acked[0].First != 0 || acked[0].To != 4 || acked[1].First != 4 || acked[1].To != 7 {
+			t.Fatalf("%+v, %v", acked, err)
+		}
+		if rest := l.Undropped(1, 2, 7); !reflect.DeepEqual(rest, []Gap{{Lane: 1, From: 2, To: 3, Records: 1}, {Lane: 1, From: 4, To: 6, Records: 2}}) {
+			t.Fatalf("%+v", rest)
+		}
+		l, _ = mustOpen(t, memOptions(mem.Kill()))
+	}
+	mustAppend(t, l, nil, &Commit{Heads: []Head{{Lane: 1, Index: 3, Top: 7}}})
+	if lane := l.state.lanes[1]; lane.head != 4 || !reflect.DeepEqual(lane.gaps, dead) {
+		t.Fatalf("head %d, gaps %+v", lane.head, lane.gaps)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -94,26 +94,28 @@ func (l *lane) live(held batchList) []Ref {
 // holes are the indexes from the head on that neither a batch nor a gap holds.
 func (l *lane) holes(live []Ref) []span {
 	var holes []span
-	between := func(from, to uint64) {
-		for _, g := range l.gaps {
-			if g.From < to && g.To > from {
-				if g.From > from {
-					holes = append(holes, span{from, g.From})
-				}
-				from = max(from, g.To)
-			}
-		}
-		if from < to {
-			holes = append(holes, span{from, to})
-		}
-	}
 	at := l.head
 	for _, b := range live {
-		between(at, b.First)
+		holes = l.undropped(holes, at, b.First)
 		at = b.Next()
 	}
-	between(at, l.next)
-	return holes
+	return l.undropped(holes, at, l.next)
+}
+
+// undropped appends the parts of [from, to) that no gap holds.
+func (l *lane) undropped(dst []span, from, to uint64) []span {
+	for _, g := range l.gaps {
+		if g.From < to && g.To > from {
+			if g.From > from {
+				dst = append(dst, span{from, g.From})
+			}
+			from = max(from, g.To)
+		}
+	}
+	if from < to {
+		dst = append(dst, span{from, to})
+	}
+	return dst
 }
 
 // writeSegment is step 7. The batches that it copies get their new place in

@@ -182,16 +182,22 @@ func (s *state) setGap(g Gap) error {
 // at the end of a commit: an ack in it may name what a head moved back to.
 func (s *state) passGaps() {
 	for _, l := range s.touched {
-		for _, g := range l.gaps { // ascending: one pass is enough
-			if g.From <= l.head && l.head < g.To {
-				l.head = g.To
-			}
-		}
+		l.head = l.behindGaps(l.head)
 		if l.head >= l.top {
 			l.top = 0
 		}
 	}
 	s.touched = s.touched[:0]
+}
+
+// behindGaps is index, or the end of the gaps that hold it.
+func (l *lane) behindGaps(index uint64) uint64 {
+	for _, g := range l.gaps { // ascending: one pass is enough
+		if g.From <= index && index < g.To {
+			index = g.To
+		}
+	}
+	return index
 }
 
 // prune forgets identities and gaps of which no frame is held: held is the

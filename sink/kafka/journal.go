@@ -6,6 +6,7 @@ package kafka
 type HeldBatch struct {
 	Ref   Ref
 	Acked AckedBatch
+	To    uint64 // its end, or that of the gaps behind it: nothing else up to here is to be sent
 }
 
 // Journal is where the sink writes what must survive it; the committer

@@ -12,7 +12,7 @@ package kafka
 // lost as there are offsets in between: never fewer than were ours.
 func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition int32, endOf func(epoch int32) (int64, error)) (Event, error) {
 	ev := Event{Kind: EvLoss, Lost: head, Held: head, Acked: AckedBatch{Epoch: -1}}
-	for i := len(held) - 1; i >= 0 && held[i].Ref.Next() == ev.Held; i-- {
+	for i := len(held) - 1; i >= 0 && held[i].To == ev.Held; i-- {
 		ev.Held = held[i].Ref.First
 	}
 	acks := make([]AckedBatch, 0, len(held)+1)

@@ -12,7 +12,13 @@ func TestFirstLoss(t *testing.T) {
 	elsewhere := func(x AckedBatch) AckedBatch { x.Partition = 1; return x }
 	held := func(acks ...AckedBatch) (list []HeldBatch) {
 		for _, x := range acks {
-			list = append(list, HeldBatch{Ref: Ref{Batch: x.Batch}, Acked: x})
+			list = append(list, HeldBatch{Ref: Ref{Batch: x.Batch}, Acked: x, To: x.Next()})
+		}
+		return list
+	}
+	behind := func(list []HeldBatch, to ...uint64) []HeldBatch { // gaps behind each up to there
+		for i := range list {
+			list[i].To = to[i]
 		}
 		return list
 	}
@@ -43,6 +49,7 @@ func TestFirstLoss(t *testing.T) {
 			acked: ack(7, 1, 2, 5)},
 		{name: "none held", head: 30, last: c, ends: map[int32]int64{6: 115}, lost: 15, heldFrom: 30, acked: ack(14, 1, 114, 6)},
 		{name: "hole in what is held", head: 30, held: held(a, c), last: c, ends: map[int32]int64{5: 110, 6: 110}, lost: 10, heldFrom: 20, acked: a},
+		{name: "a dead letter is no hole", head: 31, held: behind(held(a, c), 20, 31), last: c, ends: map[int32]int64{5: 100, 6: 100}, lost: 0, acked: none},
 		{name: "other partition proves nothing", head: 30, from: 20, held: held(elsewhere(a), elsewhere(b), c), last: c,
 			ends: map[int32]int64{5: 0, 6: 120}, lost: 20, acked: ack(19, 1, 119, 6)},
 		{name: "ack entry lost, the lane's own counts", head: 20, held: held(a, AckedBatch{Batch: b.Batch, Epoch: -1}), last: b, ends: map[int32]int64{5: 110}, lost: 10, acked: a},

@@ -495,7 +495,7 @@ func (m *model) findLoss(w *world) {
 	r := &w.res
 	var held []HeldBatch
 	for b := w.held; b < w.head; b += m.count(w, b) {
-		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(w, b)}, Acked: m.ackedBatch(w, b, w.acks[b])})
+		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(w, b)}, Acked: m.ackedBatch(w, b, w.acks[b]), To: m.batch(w, b).Next()})
 	}
 	ev, _ := firstLoss(w.lane.head, 0, held, w.lane.last, 0, func(epoch int32) (int64, error) { return int64(w.endOf(int8(epoch))), nil })
 	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
