@@ -17,7 +17,7 @@ import (
 const (
 	formatMagic = "SHPSPOOL"
 	formatMajor = 1
-	formatMinor = 0
+	formatMinor = 1
 
 	preambleBytes = len(formatMagic) + 4
 	prefaceBytes  = 12
@@ -33,13 +33,16 @@ const (
 	entryAck      entryKind = 5
 	entryHead     entryKind = 6
 	entryGap      entryKind = 7
-	entryNext     entryKind = 8 // next index of a lane that the group touched
-	entryTotal    entryKind = 9 // next indexes of all lanes, summed
+	entryNext     entryKind = 8  // next index of a lane that the group touched
+	entryTotal    entryKind = 9  // next indexes of all lanes, summed
+	entryTold     entryKind = 10 // gaps with lower numbers are told
 
 	// Checkpoints only.
 	entrySpool     entryKind = 32 // spool id
 	entrySegment   entryKind = 33 // a live segment and where it ends
 	entryLaneState entryKind = 34 // next, head and last ack, set as they are
+	entryGaps      entryKind = 35 // numbers of gaps; the untold ones follow
+	entryUntold    entryKind = 36 // a gap that nobody was told of
 )
 
 // position is a place in the log. Ordered by segment, then byte.
@@ -211,8 +214,20 @@ func (e *encoder) ackBody(a *Ack) {
 	e.int(int64(a.LeaderEpoch))
 }
 
+func (e *encoder) told(told, next uint64) {
+	e.begin(entryTold)
+	e.uint(told)
+	e.uint(next)
+	e.end()
+}
+
 func (e *encoder) gap(g *Gap) {
 	e.begin(entryGap)
+	e.gapBody(g)
+	e.end()
+}
+
+func (e *encoder) gapBody(g *Gap) {
 	e.uint(uint64(g.Lane))
 	e.uint(g.From)
 	e.uint(g.To)
@@ -222,7 +237,6 @@ func (e *encoder) gap(g *Gap) {
 	e.uint(g.Records)
 	e.uint(uint64(g.Reason))
 	e.string(g.DeadLetter)
-	e.end()
 }
 
 // decoder reads what encoder wrote. The first error sticks.

@@ -44,6 +44,7 @@ type Log struct {
 	freeNext     uint32            // number of the next free file
 	totalBytes   int64             // of all files
 	asked        map[uint32]uint64 // lanes that may heal: from which index on, see AckedFrom
+	told         bool              // gaps were told since the last commit
 	settled      bool              // no ack, gap or segment since the last release
 	thinDue      bool              // a segment was made since the last thinning
 	thinning     bool              // its own writes do not start another
@@ -190,6 +191,7 @@ func (l *Log) Append(dst []Ref, batches []Batch, c *Commit) ([]Ref, error) {
 	if err := l.state.apply(batches, c); err != nil {
 		panic("BUG: spool append: " + err.Error())
 	}
+	l.told = false
 	if len(c.Acks)+len(c.Gaps)+len(c.Heads) > 0 {
 		l.settled = false
 		l.forgetAsked(c)
@@ -254,6 +256,9 @@ func (l *Log) encodeGroup(batches []Batch, c *Commit, newRecords uint64) int64 {
 	e.buf = e.buf[:0]
 	e.buf = appendPreface(e.buf, preface{l.durable, l.endBefore()})
 	e.total(l.state.total + newRecords)
+	if l.told {
+		e.told(l.state.told, l.state.gapNext)
+	}
 	e.commit(c)
 	n := int64(0)
 	for i := range batches {

@@ -22,6 +22,9 @@ type state struct {
 	// batches and every commit that speaks of them still shows how many are gone.
 	total   uint64
 	claimed uint64 // replay: by the newest commit
+	told    uint64 // gaps with lower numbers were told
+	gapNext uint64 // number of the next gap
+	untold  []UntoldGap
 }
 
 type lane struct {
@@ -153,12 +156,14 @@ func (s *state) setAck(a Ack) error {
 
 func (s *state) setGap(g Gap) error {
 	if g.From >= g.To {
-		return nil // bytes of a source: the entry is the record of it
+		s.noteGap(g)
+		return nil // bytes of a source
 	}
 	l, err := s.lane(g.Lane)
 	if err != nil {
 		return err
 	}
+	s.noteGap(g)
 	i, found := slices.BinarySearchFunc(l.gaps, g.From, func(have Gap, from uint64) int {
 		switch {
 		case have.From < from:
@@ -296,6 +301,7 @@ func (s *state) appendState(e *encoder, segments []segmentEnd) {
 		e.source(&src.Source)
 		e.cursor(&src.cursor)
 	}
+	s.appendGaps(e)
 }
 
 func appendPreamble(dst []byte) []byte {
@@ -368,6 +374,8 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 		if g := d.gap(); d.err == nil {
 			err = s.setGap(g)
 		}
+	case entryTold, entryGaps, entryUntold:
+		s.replayGaps(kind, d)
 	case entrySpool:
 		if id := d.bytes(16); d.err == nil {
 			copy(s.spoolID[:], id)
