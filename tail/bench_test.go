@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -131,11 +132,20 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkIdleScan is what 10,000 files at rest cost per scan.
+// BenchmarkIdleScan is what files at rest cost a second, full scans included, in processor time, and how long it takes
+// until each of them was looked at if inotify tells nothing.
 func BenchmarkIdleScan(b *testing.B) {
+	for _, files := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(files), func(b *testing.B) { idleScan(b, files) })
+	}
+}
+
+func idleScan(b *testing.B, files int) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	dir := b.TempDir()
-	for i := range 10_000 {
-		sub := filepath.Join(dir, fmt.Sprint(i%100))
+	for i := range files {
+		sub := filepath.Join(dir, fmt.Sprint(i%(files/100)))
 		if err := os.MkdirAll(sub, 0o755); err != nil {
 			b.Fatal(err)
 		}
@@ -150,7 +160,7 @@ func BenchmarkIdleScan(b *testing.B) {
 	o := &onlyOpener{}
 	w.handler = o
 	buf := make([]byte, FillBytesMin)
-	for read := 0; read < 10_000 || w.walker.changed(); {
+	for read := 0; read < files; {
 		w.takeBack()
 		w.scan()
 		w.admit()
@@ -163,12 +173,19 @@ func BenchmarkIdleScan(b *testing.B) {
 			f.Release()
 		}
 		read = len(o.files)
-		if read == 10_000 {
-			time.Sleep(100 * time.Millisecond) // until the directories are old enough to be trusted
-		}
 	}
+	time.Sleep(2 * time.Second) // until the directories are old enough to be trusted
+	ahead := time.Hour          // none is busy any more
+	w.now = func() time.Time { return time.Now().Add(ahead) }
+	w.takeBack()
+	w.scan()
 	b.ReportAllocs()
+	var cpu time.Duration
 	for b.Loop() {
+		ahead += w.scanGap
 		w.scan()
+		cpu += w.scanTook
 	}
+	b.ReportMetric(float64(cpu)/float64(b.N)/float64(w.scanGap)*100, "%core")
+	b.ReportMetric(float64(len(w.ring))/float64(w.looks)*w.scanGap.Seconds(), "s/round")
 }

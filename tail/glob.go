@@ -22,6 +22,7 @@ const (
 	// Two changes of a directory within one tick of the file system's clock leave one time: a listing made
 	// this soon after a change is not trusted.
 	racyNanos = int64(2 * time.Second)
+	busyNanos = int64(time.Minute) // what changed so lately is likely to change again
 )
 
 // pattern is one entry of Block.Paths, cut at slashes.
@@ -36,6 +37,7 @@ type pattern struct {
 type candidate struct {
 	block int
 	path  string
+	link  bool // the name itself may be a symlink
 }
 
 // dir is one directory as it was listed last.
@@ -47,6 +49,7 @@ type dir struct {
 	racy    bool
 	entries []dirEntry
 	walk    uint64 // last walk that visited it
+	seenAt  int64  // wall clock when it was last seen to be as it was listed
 }
 
 type dirEntry struct {
@@ -66,6 +69,17 @@ type walker struct {
 	found []candidate
 	seen  map[walkStep]bool
 	full  bool // dirsMax was reached
+
+	busy   []probe // what changed lately: looked at whenever one asks whether anything changed
+	rest   []probe // in turn
+	restAt int
+}
+
+// probe is a directory or a symlink whose change can bring or take names.
+type probe struct {
+	path  string
+	dir   *dir // nil: a symlink
+	there bool // symlink: its target exists
 }
 
 // walkStep is a place in the search: pattern, directory, next segment.
@@ -112,23 +126,54 @@ func cleanSlashes(s string) string {
 	return s
 }
 
-// changed tells whether the next walk may find something else than the last one.
-func (w *walker) changed() bool {
+// changed tells whether the next walk may find something else than the last one. It looks at what was busy lately and, in
+// turn, at so many of the rest; left are the looks that were not needed. now is the wall clock in nanoseconds.
+func (w *walker) changed(now int64, looks int) (yes bool, left int) {
 	if w.walks == 0 {
+		return true, looks
+	}
+	for i := range w.busy {
+		if w.busy[i].changed(now) {
+			return true, looks
+		}
+	}
+	for range min(looks, len(w.rest)) {
+		w.restAt %= len(w.rest)
+		p := &w.rest[w.restAt]
+		w.restAt++
+		if looks--; p.changed(now) {
+			return true, looks
+		}
+	}
+	return false, looks
+}
+
+func (p *probe) changed(now int64) bool {
+	s, err := statPath(p.path)
+	d := p.dir
+	if d == nil {
+		return (err == nil) != p.there
+	}
+	if d.racy || (err != nil) != d.missing || err == nil && (!s.same(&d.stat) || !s.is(&d.stat)) {
 		return true
 	}
-	for _, d := range w.dirs {
-		s, err := statPath(d.path)
-		if d.racy || (err != nil) != d.missing || err == nil && (!s.same(&d.stat) || !s.is(&d.stat)) {
-			return true
+	d.seenAt = now
+	return false
+}
+
+// plan sorts what changed looks at.
+func (w *walker) plan(now int64) {
+	w.busy, w.rest = w.busy[:0], w.rest[:0]
+	for path, d := range w.dirs {
+		if p := (probe{path: path, dir: d}); d.racy || young(now, &d.stat, busyNanos) {
+			w.busy = append(w.busy, p)
+		} else {
+			w.rest = append(w.rest, p)
 		}
 	}
 	for path, there := range w.links {
-		if _, err := statPath(path); (err == nil) != there {
-			return true
-		}
+		w.rest = append(w.rest, probe{path: path, there: there})
 	}
-	return false
 }
 
 // walk returns the candidates in the order of blocks, patterns and names. The same path may come twice.
@@ -152,6 +197,7 @@ func (w *walker) walk(now int64) []candidate {
 		}
 	}
 	w.seen = nil
+	w.plan(now)
 	return w.found
 }
 
@@ -179,7 +225,7 @@ func (w *walker) descend(i int, path string, seg int, above []*dir, now int64) {
 			if w.leadsOn(path, e) {
 				w.descend(i, join(path, e.name), seg, above, now)
 			} else if last {
-				w.add(p.block, join(path, e.name))
+				w.add(p.block, join(path, e.name), e.mode)
 			}
 		}
 		return
@@ -194,13 +240,13 @@ func (w *walker) descend(i int, path string, seg int, above []*dir, now int64) {
 				w.descend(i, join(path, e.name), seg+1, above, now)
 			}
 		case s != "*" || !e.mode.IsDir(): // "*" means files; a directory named by more than that is told
-			w.add(p.block, join(path, e.name))
+			w.add(p.block, join(path, e.name), e.mode)
 		}
 	}
 	if errors.Is(d.err, fs.ErrPermission) && !hasMeta(s) {
 		// A directory that may be searched but not listed.
 		if next := join(path, s); last {
-			w.add(p.block, next)
+			w.add(p.block, next, fs.ModeIrregular)
 		} else {
 			w.descend(i, next, seg+1, above, now)
 		}
@@ -220,18 +266,18 @@ func (w *walker) everything(i int, path string, above []*dir, now int64) {
 		if w.leadsOn(path, e) {
 			w.everything(i, full, above, now)
 		} else if ok, err := doublestar.Match(p.text, full); ok && err == nil {
-			w.add(p.block, full)
+			w.add(p.block, full, e.mode)
 		}
 	}
 }
 
-func (w *walker) add(block int, path string) {
+func (w *walker) add(block int, path string, mode fs.FileMode) {
 	for _, x := range w.excludes[block] {
 		if ok, err := doublestar.Match(x, path); ok && err == nil {
 			return
 		}
 	}
-	w.found = append(w.found, candidate{block, path})
+	w.found = append(w.found, candidate{block, path, mode&(fs.ModeSymlink|fs.ModeIrregular) != 0})
 }
 
 // leadsOn tells whether an entry is a directory or a symlink to one.
@@ -286,11 +332,12 @@ func (w *walker) refresh(d *dir, now int64) {
 		}
 		return
 	}
+	d.seenAt = now
 	if !d.missing && !d.racy && s.same(&d.stat) && s.is(&d.stat) {
 		return
 	}
 	d.stat, d.missing, d.entries = s, false, nil
-	d.racy = now-max(s.mtime, s.ctime) < racyNanos
+	d.racy = young(now, &s, racyNanos)
 	var list []os.DirEntry
 	list, d.err = os.ReadDir(d.path)
 	for _, e := range list {

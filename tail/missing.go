@@ -68,7 +68,7 @@ func (w *Watcher) follow(f *File) {
 		}
 		s.at = ""
 	}
-	if s.lostSince.IsZero() || w.rewalked {
+	if s.lostSince.IsZero() || w.scanning {
 		if sib, ok := w.elsewhere(f); ok {
 			s.at, s.lostSince = sib.path, time.Time{}
 			w.note(f, sib.st)
@@ -114,7 +114,7 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 	return sibling{}, false
 }
 
-// siblingsIn lists the regular files of a directory, once per scan.
+// siblingsIn lists the regular files of a directory, once per look at all files or some.
 func (w *Watcher) siblingsIn(dir string) []sibling {
 	if list, ok := w.siblings[dir]; ok {
 		return list
@@ -200,7 +200,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			var r reading
 			same, err := r.resume(fd, f.fp, f.cur)
 			closeFD(fd)
-			c := found{candidate{block, f.Path()}, k, sib.st}
+			c := found{candidate{block: block, path: f.Path()}, k, sib.st}
 			s := &f.src
 			switch {
 			case err == nil && same:
@@ -234,6 +234,8 @@ func (w *Watcher) forget(f *File) {
 		s.waiting = false
 		w.waiting = slices.DeleteFunc(w.waiting, func(q *File) bool { return q == f })
 	}
+	s.forgotten = true
+	w.admitted(f)
 	if w.sources[s.key] == f {
 		delete(w.sources, s.key)
 	}

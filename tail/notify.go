@@ -20,8 +20,10 @@ type notifier struct {
 
 type event = fsnotify.Event
 
-// dirChanged tells whether names appeared, went or changed their meaning.
-func dirChanged(e event) bool { return !e.Has(fsnotify.Write) }
+// namesChanged tells whether names may have appeared, gone or changed their meaning. known: the event is of a source's path.
+func namesChanged(e event, known bool) bool {
+	return e.Op&^(fsnotify.Write|fsnotify.Chmod) != 0 || e.Has(fsnotify.Chmod) && !known
+}
 
 func newNotifier(log *slog.Logger) *notifier { return &notifier{log: log, dirs: map[string]key{}} }
 

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -32,19 +33,19 @@ func (w *Watcher) admit() {
 	}
 	w.wanted.Store(len(w.waiting) > 0)
 	w.stats.waiting.Store(int64(len(w.waiting)))
-	w.stats.open.Store(int64(w.open))
-	w.stats.unreadable.Store(int64(len(w.unreadable)))
+	w.stats.open.Store(int64(len(w.open)))
+	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths)))
 }
 
 // slot tells whether a descriptor is free, closing quiet files if need be.
 func (w *Watcher) slot() bool {
-	if w.open < w.openMax {
+	if len(w.open) < w.openMax {
 		return true
 	}
 	var quiet []*File
-	for _, f := range w.sources {
+	for f := range w.open {
 		s := &f.src
-		if f.fd >= 0 && !s.out && !s.waiting && !(s.missing && s.st.nlink == 0) {
+		if !s.out && !s.waiting && !(s.missing && s.st.nlink == 0) {
 			quiet = append(quiet, f)
 		}
 	}
@@ -52,7 +53,7 @@ func (w *Watcher) slot() bool {
 	for _, f := range quiet[:(len(quiet)+3)/4] {
 		w.closeFile(f)
 	}
-	return w.open < w.openMax
+	return len(w.open) < w.openMax
 }
 
 // prepare opens f if it is closed and returns what to hand out: f, a new source if the inode now belongs to
@@ -68,9 +69,12 @@ func (w *Watcher) prepare(f *File) *File {
 	}
 	fd, err := openRead(path)
 	if err != nil {
-		w.openFailed(path, err)
+		if w.openFailed(path, err) {
+			w.deny(f)
+		}
 		return nil
 	}
+	w.admitted(f)
 	st, err := statFD(fd)
 	if err != nil || !st.regular() || st.dev != s.key.dev || st.ino != s.key.ino || !bornTogether(st.born, s.st.born) {
 		closeFD(fd) // renamed or replaced since the scan: the next one finds both
@@ -93,7 +97,7 @@ func (w *Watcher) prepare(f *File) *File {
 		}
 		if s.opened != path {
 			w.forget(f)
-			c := found{candidate{s.key.block, path}, s.key, st}
+			c := found{candidate{s.key.block, path, s.link}, s.key, st}
 			f = w.newFile(s.key.block, path)
 			w.enter(f, c)
 			f.src.seen, f.src.seenAt, r = w.scans, w.wall, &reading{}
@@ -106,9 +110,8 @@ func (w *Watcher) prepare(f *File) *File {
 		return nil
 	}
 	delete(w.warned, path)
-	delete(w.unreadable, path)
 	f.fd, f.rd, f.src.opened = fd, r, path
-	w.open++
+	w.open[f] = struct{}{}
 	return f
 }
 
@@ -150,16 +153,16 @@ func (w *Watcher) odd(f *File, fd int, path string) bool {
 	return false
 }
 
-// openFailed lowers the bound when the system has no more descriptors.
-func (w *Watcher) openFailed(path string, err error) {
+// openFailed lowers the bound when the system has no more descriptors. It tells whether permission was denied.
+func (w *Watcher) openFailed(path string, err error) (denied bool) {
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		if lower := max(openFilesMin, w.open*3/4); lower < w.openMax {
+		if lower := max(openFilesMin, len(w.open)*3/4); lower < w.openMax {
 			w.openMax = lower
 			w.log.Warn("the process has no file descriptors left (ulimit -n): fewer log files are kept open", "open_files_max", lower, "error", err)
 		}
-		return
+		return false
 	}
-	w.cannot(path, err)
+	return w.cannot(path, err)
 }
 
 // closeFile closes a file that no reader holds; its cursor stays.
@@ -172,7 +175,7 @@ func (w *Watcher) closeFile(f *File) {
 	f.rd = nil
 	closeFD(f.fd)
 	f.fd = -1
-	w.open--
+	delete(w.open, f)
 }
 
 // closeFD closes a descriptor that was only read from: an error means nothing.
@@ -181,11 +184,15 @@ func closeFD(fd int) { _ = unix.Close(fd) }
 // closeQuiet closes files under a pattern that did not change for long.
 func (w *Watcher) closeQuiet() {
 	now := w.now()
-	for _, f := range w.sources {
-		s := &f.src
-		if f.fd >= 0 && !s.out && !s.waiting && !s.missing && now.Sub(s.changedAt) >= w.keep.idle {
-			w.closeFile(f)
-		}
+	for f := range w.open {
+		w.closeIfQuiet(f, now)
+	}
+}
+
+func (w *Watcher) closeIfQuiet(f *File, now time.Time) {
+	s := &f.src
+	if f.fd >= 0 && !s.out && !s.waiting && !s.missing && now.Sub(s.changedAt) >= w.keep.idle {
+		w.closeFile(f)
 	}
 }
 

@@ -17,6 +17,12 @@ type rotation struct {
 	since int64 // a generation in between was made after this; 0: after the youngest that the spool knows
 }
 
+// blockPath is a path as one block sees it.
+type blockPath struct {
+	block int
+	path  string
+}
+
 // clockTick is how much earlier than the clock the file system's times may be.
 const clockTick = int64(20e6)
 
@@ -24,11 +30,11 @@ const clockTick = int64(20e6)
 // the spool's.
 func (w *Watcher) rotationsOf(fresh []found) []rotation {
 	var list []rotation
-	strays := map[candidate]bool{}
+	strays := map[blockPath]bool{}
 	if w.scans == 1 {
 		for _, same := range w.strays {
 			for _, f := range same {
-				strays[candidate{f.src.key.block, f.Path()}] = true
+				strays[blockPath{f.src.key.block, f.Path()}] = true
 			}
 		}
 	}
@@ -37,8 +43,8 @@ func (w *Watcher) rotationsOf(fresh []found) []rotation {
 			continue
 		}
 		if f := w.byPath[c.path]; f != nil && f.src.key.block == c.block && f.Path() == c.path && f.src.seenAt > 0 {
-			list = append(list, rotation{c, max(f.src.seenAt-clockTick, f.src.st.born+1)})
-		} else if strays[c.candidate] {
+			list = append(list, rotation{c, max(w.seenAt(f)-clockTick, f.src.st.born+1)})
+		} else if strays[blockPath{c.block, c.path}] {
 			list = append(list, rotation{after: c})
 		}
 	}
@@ -65,7 +71,7 @@ func (w *Watcher) rescue(list []rotation) {
 				continue
 			}
 			f := w.newFile(k.block, r.after.path)
-			w.enter(f, found{candidate{k.block, r.after.path}, k, sib.st})
+			w.enter(f, found{candidate{block: k.block, path: r.after.path}, k, sib.st})
 			w.byPath[r.after.path] = w.sources[r.after.key]
 			f.src.missing, f.src.at = true, sib.path
 			f.gone.Store(true)

@@ -1,11 +1,10 @@
 package tail
 
-// A scan: paths -> stats -> sources. What has unread bytes is queued; admit hands it out.
+// A full scan: paths -> stats -> sources. What has unread bytes is queued; admit hands it out. Between two of them
+// look.go sees to the files.
 
 import (
 	"cmp"
-	"errors"
-	"io/fs"
 	"slices"
 	"time"
 )
@@ -19,13 +18,20 @@ type source struct {
 	waiting bool     // queued
 	skip    string   // compressed with this; looked at again when it changes
 
-	seen      uint64 // scan that found it under a pattern
+	seen      uint64 // full scan that found it under a pattern
 	seenAt    int64  // wall clock then, nanoseconds
 	candidate string // the path it was found at; becomes the path when the scan ends
 	real      string // path without symlinks
+	link      bool   // the name itself may be a symlink: where it leads can change without a change of its directory
+	hot       bool   // in Watcher.hot
+	forgotten bool   // no source any more
 	opened    string // path it was open under last
 	missing   bool   // no pattern finds it
 	at        string // missing and closed: the name it has outside the patterns
+	denied    bool   // could not be opened for lack of permission
+	deniedAs  int64  // its change time then: another one may mean that it can
+	deniedFor time.Duration
+	retryAt   time.Time
 	changedAt time.Time
 	lostSince time.Time // missing and closed: no name was found since then
 }
@@ -37,34 +43,28 @@ type found struct {
 	st  fileStat
 }
 
-func (w *Watcher) scan() {
-	start := cpuTime()
+// scanAll looks at every path that the patterns find.
+func (w *Watcher) scanAll() {
 	w.scans++
-	w.stats.scans.Add(1)
-	w.rewalked = w.scans%rewalkEvery == 1 || w.walker.changed()
-	if w.rewalked {
-		w.refreshExcludes()
-		w.candidates = w.walker.walk(time.Now().UnixNano())
-		clear(w.unreadable)
-	}
-	w.siblings = nil
+	w.rescan = false
 	w.wall = time.Now().UnixNano()
+	w.refreshExcludes()
+	w.candidates = w.walker.walk(w.wall)
+	clear(w.refused.paths)
+	w.siblings, w.realDirs = nil, map[string]string{}
 	fresh := w.lookAt(w.candidates)
 	rotations := w.rotationsOf(fresh)
-	renamed := w.settlePaths()
+	w.settlePaths()
 	w.resolve(fresh)
-	if len(w.strays) > 0 && w.rewalked {
+	if len(w.strays) > 0 {
 		w.searchStrays()
 	}
 	w.rescue(rotations)
 	w.lookForMissing()
-	if w.rewalked || renamed {
-		w.notify.watch(w.watchable())
-	}
+	w.notify.watch(w.watchable())
 	w.queueDue()
 	w.closeQuiet()
-	w.scanTook = cpuTime() - start
-	w.gauges()
+	w.sortOut()
 }
 
 // lookAt stats every candidate and returns those that belong to no source.
@@ -74,7 +74,9 @@ func (w *Watcher) lookAt(list []candidate) []found {
 	for _, c := range list {
 		st, err := statPath(c.path)
 		if err != nil {
-			w.cannot(c.path, err)
+			if w.cannot(c.path, err) {
+				w.refused.paths[c.path] = true
+			}
 			continue
 		}
 		if w.excluded[key{0, st.dev, st.ino}] {
@@ -89,7 +91,7 @@ func (w *Watcher) lookAt(list []candidate) []found {
 		k := key{c.block, st.dev, st.ino}
 		if f := w.sources[k]; f != nil {
 			if f.src.st.is(&st) {
-				w.sight(f, c.path, st)
+				w.sight(f, c, st)
 				continue
 			}
 			w.forget(f) // the inode number was used again
@@ -103,13 +105,13 @@ func (w *Watcher) lookAt(list []candidate) []found {
 }
 
 // sight notes that the scan found f at path. Of several names (hard links, symlinks) the one it had stays.
-func (w *Watcher) sight(f *File, path string, st fileStat) {
+func (w *Watcher) sight(f *File, c candidate, st fileStat) {
 	s := &f.src
 	if s.seen != w.scans {
-		s.seen, s.seenAt, s.candidate = w.scans, w.wall, path
+		s.seen, s.seenAt, s.candidate, s.link = w.scans, w.wall, c.path, c.link
 		w.note(f, st)
-	} else if path == f.Path() {
-		s.candidate = path
+	} else if c.path == f.Path() {
+		s.candidate, s.link = c.path, c.link
 	}
 }
 
@@ -118,6 +120,7 @@ func (w *Watcher) note(f *File, st fileStat) {
 	s := &f.src
 	if !st.same(&s.st) {
 		s.changedAt = w.now()
+		w.heat(f)
 	}
 	if st.size < s.st.size {
 		f.shrunk.Store(s.st.size)
@@ -133,23 +136,8 @@ func (w *Watcher) note(f *File, st fileStat) {
 	}
 }
 
-// cannot counts and tells a path that could not be looked at or opened.
-func (w *Watcher) cannot(path string, err error) {
-	switch {
-	case gone(err):
-		return
-	case errors.Is(err, fs.ErrPermission):
-		w.unreadable[path] = true
-		if w.warnOnce(path, "file cannot be read: permission denied (it is tried again)") {
-			w.stats.permissionErrors.Add(1)
-		}
-	default:
-		w.warnOnce(path, "file cannot be read: "+err.Error())
-	}
-}
-
-// settlePaths gives every source that was found the path it was found at, and tells whether any moved.
-func (w *Watcher) settlePaths() (moved bool) {
+// settlePaths gives every source that was found the path it was found at.
+func (w *Watcher) settlePaths() {
 	for _, f := range w.sources {
 		s := &f.src
 		if s.seen != w.scans {
@@ -161,17 +149,32 @@ func (w *Watcher) settlePaths() (moved bool) {
 		}
 		if s.candidate != f.Path() || s.real == "" {
 			w.setPath(f, s.candidate)
-			moved = true
 		}
 	}
-	return moved
 }
 
 func (w *Watcher) setPath(f *File, path string) {
 	f.path.Store(&path)
-	f.src.real = realPath(path)
+	f.src.real = w.realPath(path, f.src.link)
 	w.byPath[path] = f
 	w.byPath[f.src.real] = f
+}
+
+// realPath is where a path leads. Of a name that is no symlink only the directory is looked up, once per scan.
+func (w *Watcher) realPath(path string, link bool) string {
+	if link {
+		return realPath(path)
+	}
+	dir := parent(path)
+	real, ok := w.realDirs[dir]
+	if !ok {
+		real = realPath(dir)
+		w.realDirs[dir] = real
+	}
+	if real == dir {
+		return path
+	}
+	return join(real, path[len(dir)+1:])
 }
 
 // resolve finds out what the fresh files are: known from the spool, or new.
@@ -213,7 +216,7 @@ func (w *Watcher) enter(f *File, c found) {
 	f.rule = rule{bytesMax: f.block.LineBytesMax, oversize: f.block.Oversize}
 	f.fp.Dev, f.fp.Ino, f.fp.Born = c.st.dev, c.st.ino, c.st.born
 	f.src.key, f.src.st, f.src.changedAt = c.key, c.st, w.now()
-	f.src.opened = c.path
+	f.src.opened, f.src.link = c.path, c.link
 	w.sources[c.key] = f
 	w.setPath(f, c.path)
 }
@@ -308,6 +311,8 @@ func (f *File) due(now time.Time) bool {
 		return false
 	case s.skip != "":
 		return !s.st.same(&s.checked)
+	case s.st.ctime == s.deniedAs && now.Before(s.retryAt):
+		return false
 	case f.ID() == 0:
 		return true // even if empty: once handed out it has a number, and is found again if it is renamed while we are away
 	case s.st.size == 0 && f.cursorOffset() == 0:
@@ -344,7 +349,7 @@ func (w *Watcher) queueDue() {
 
 // queue queues one file if it is due.
 func (w *Watcher) queue(f *File) {
-	if f.due(w.now()) {
+	if f.due(w.now()) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
 		f.src.waiting = true
 		w.waiting = append(w.waiting, f)
 	}

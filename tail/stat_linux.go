@@ -2,8 +2,10 @@ package tail
 
 import (
 	"errors"
+	"strings"
 	"sync/atomic"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,9 +21,7 @@ func statFD(fd int) (fileStat, error) { return statAt(fd, "", unix.AT_EMPTY_PATH
 func statAt(fd int, path string, flags int) (fileStat, error) {
 	if !noStatx.Load() {
 		var x unix.Statx_t
-		err := retry(func() error {
-			return unix.Statx(fd, path, flags, unix.STATX_BASIC_STATS|unix.STATX_BTIME, &x)
-		})
+		err := statx(fd, path, flags, &x)
 		if err == nil {
 			s := fileStat{
 				dev: unix.Mkdev(x.Dev_major, x.Dev_minor), ino: x.Ino, size: int64(x.Size), nlink: uint64(x.Nlink), mode: uint32(x.Mode),
@@ -48,6 +48,27 @@ func statAt(fd int, path string, flags int) (fileStat, error) {
 		dev: s.Dev, ino: s.Ino, size: s.Size, nlink: uint64(s.Nlink), mode: s.Mode,
 		mtime: s.Mtim.Nano(), ctime: s.Ctim.Nano(),
 	}, err
+}
+
+// statx is unix.Statx without a copy of the path on the heap: it is called for every file, again and again.
+func statx(fd int, path string, flags int, x *unix.Statx_t) error {
+	var room [256]byte
+	name := room[:0]
+	if strings.IndexByte(path, 0) >= 0 {
+		return unix.EINVAL
+	}
+	name = append(append(name, path...), 0)
+	for {
+		_, _, errno := unix.Syscall6(unix.SYS_STATX, uintptr(fd), uintptr(unsafe.Pointer(&name[0])), uintptr(flags),
+			unix.STATX_BASIC_STATS|unix.STATX_BTIME, uintptr(unsafe.Pointer(x)), 0)
+		switch errno {
+		case 0:
+			return nil
+		case unix.EINTR:
+		default:
+			return errno
+		}
+	}
 }
 
 // seekData returns the first offset at or behind from that is not in a hole; size if only a hole follows.

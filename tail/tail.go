@@ -4,7 +4,8 @@
 //
 //	glob.go     patterns -> paths             rescan of directories, cached while they do not change
 //	watcher.go  Run: wait, scan, hand out     owns every source that no reader holds
-//	scan.go     paths -> sources              new, known, renamed, replaced, vanished
+//	look.go     looks at what may have changed some of the files and directories at rest, all that are busy
+//	scan.go     paths -> sources              all of them: new, known, renamed, replaced, vanished
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
 //	file.go     Fill, Next, Flush             one reader's view of one open source
 //	split.go    bytes -> lines                pure
@@ -50,7 +51,7 @@ const (
 	movedKeep   = 5 * time.Minute // a file moved out of every pattern is followed by its descriptor until quiet this long
 	unseenKeep  = 24 * time.Hour  // a cursor whose file is nowhere to be seen is kept this long
 	unseenMax   = 16384           // and so many of them at most
-	rewalkEvery = 10              // scans between two full walks although no directory changed
+	rewalkEvery = 10              // scan intervals between two full scans although nothing seems to have changed, at least
 )
 
 // Oversize says what becomes of a line longer than Block.LineBytesMax.

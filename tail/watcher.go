@@ -20,8 +20,11 @@ const (
 	hintDelay   = 20 * time.Millisecond // from a hint about a directory to the scan that it asks for
 	eventPause  = 10 * time.Millisecond // between two looks at inotify: the kernel joins equal events meanwhile
 	eventsMax   = 4096                  // events taken at one look
-	scanShare   = 50                    // a scan is not repeated before that many times its own duration has passed: 2 % of one core
-	scanGapMax  = 30 * time.Second      // but at most this long is waited for that
+	scanShare   = 50                    // scans may take one part in so many of one core: 2 %
+	scanCredit  = time.Second           // of processor time that scans may save up for when much happens at once
+	scanGapMax  = 30 * time.Second      // longest pause for the sake of that share
+	scanAllMax  = 10 * time.Minute      // longest time between two full scans
+	scanAllPart = 1000                  // full scans that nothing asked for take at most one part in so many of one core
 	warningsMax = 16384                 // paths whose warning is remembered
 )
 
@@ -49,17 +52,30 @@ type Watcher struct {
 	excludes   []string
 	excluded   map[key]bool // block is 0
 	warned     map[string]string
-	unreadable map[string]bool // refused by permissions since the last walk
+	refused    refused
 	siblings   map[string][]sibling
 
-	scans    uint64
-	wall     int64 // clock at the start of the last scan, nanoseconds
-	rewalked bool
-	scanTook time.Duration
-	passes   uint64 // of the loop
-	keep     keepTimes
-	open     int // descriptors
-	openMax  int
+	scans    uint64    // full ones
+	wall     int64     // clock at the start of the last scan, nanoseconds
+	rescan   bool      // something asks for a full scan
+	scanning bool      // it is a full one
+	allAt    time.Time // when the next full scan comes by itself
+	realDirs map[string]string
+
+	hot    []*File // busy lately: every scan looks at them
+	wasHot []*File // its other half
+	ring   []*File // all: scans look at some of them in turn
+	ringAt int
+	looks  int // at files and directories at rest, the next scan
+
+	scanTook   time.Duration // processor time of the last scan
+	allTook    time.Duration // of the last full one
+	credit     time.Duration // of processor time for scans, as of creditedAt
+	creditedAt time.Time
+	passes     uint64 // of the loop
+	keep       keepTimes
+	open       map[*File]struct{} // with a descriptor
+	openMax    int
 
 	wanted atomic.Bool
 	stats  counters
@@ -87,7 +103,7 @@ func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
-		warned: map[string]string{}, unreadable: map[string]bool{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
+		warned: map[string]string{}, refused: refused{paths: map[string]bool{}}, open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1),
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
@@ -119,7 +135,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
 	}
-	w.gauges()
+	w.gauges(true)
 	return w, nil
 }
 
@@ -150,22 +166,24 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 			return nil
 		case <-w.wake:
 		case ev := <-listening:
-			dirty := w.onEvents(ev)
-			if dirty && hinted.IsZero() {
-				hinted = w.now().Add(max(hintDelay, min(scanShare*w.scanTook, w.scanGap)))
+			if w.onEvents(ev) {
+				w.rescan = true
+				if hinted.IsZero() {
+					hinted = w.now().Add(max(hintDelay, min(w.pause(w.allTook), w.scanGap)))
+				}
 			}
 			listening, listenAt = nil, w.now().Add(eventPause)
 		case err := <-w.notify.errors():
 			w.stats.overflows.Add(1)
 			w.log.Debug("inotify lost events; the next scan finds what they told", "error", err)
-			hinted = w.now()
+			w.rescan, hinted = true, w.now()
 		case <-timer.C:
 		}
 		w.takeBack()
 		now := w.now()
 		if !now.Before(next) || !hinted.IsZero() && !now.Before(hinted) {
 			w.scan()
-			next, hinted = w.now().Add(max(w.scanGap, min(scanShare*w.scanTook, scanGapMax))), time.Time{}
+			next, hinted = w.now().Add(max(w.scanGap, w.pause(w.scanTook))), time.Time{}
 		}
 		w.admit()
 		if listening == nil && !w.now().Before(listenAt) {
@@ -194,12 +212,12 @@ func (w *Watcher) end() {
 	for _, f := range back {
 		f.src.out = false
 	}
-	for _, f := range w.sources {
+	for f := range w.open {
 		if !f.src.out {
 			w.closeFile(f)
 		}
 	}
-	w.gauges()
+	w.gauges(true)
 }
 
 // giveBack is Release; any goroutine.
@@ -241,9 +259,10 @@ func (w *Watcher) takeBack() {
 // onEvents takes what inotify has to say, at most eventsMax events, and tells whether a directory changed.
 func (w *Watcher) onEvents(ev event) (dirty bool) {
 	for range eventsMax {
-		if dirChanged(ev) {
+		f := w.byPath[ev.Name]
+		if namesChanged(ev, f != nil) {
 			dirty = true
-		} else if f := w.byPath[ev.Name]; f != nil {
+		} else if f != nil {
 			w.touched(f, ev.Name)
 		}
 		select {
@@ -290,12 +309,17 @@ func (w *Watcher) warnOnce(path, what string) bool {
 	if w.warned[path] == what {
 		return false
 	}
+	w.remember(path, what)
+	w.log.Warn(what, "path", path)
+	return true
+}
+
+// remember notes that what was told about a path.
+func (w *Watcher) remember(path, what string) {
 	if len(w.warned) >= warningsMax {
 		clear(w.warned)
 	}
 	w.warned[path] = what
-	w.log.Warn(what, "path", path)
-	return true
 }
 
 // Stats may be called from any goroutine.
@@ -314,21 +338,23 @@ func (w *Watcher) Stats() Stats {
 	}
 }
 
-// gauges publishes what only Run knows.
-func (w *Watcher) gauges() {
+// gauges publishes what only Run knows; all: also what takes a look at every source.
+func (w *Watcher) gauges(all bool) {
 	c := &w.stats
-	missing, strays := 0, 0
-	for _, f := range w.sources {
-		if f.src.missing {
-			missing++
+	if all {
+		missing, strays := 0, 0
+		for _, f := range w.sources {
+			if f.src.missing {
+				missing++
+			}
 		}
+		for _, list := range w.strays {
+			strays += len(list)
+		}
+		c.files.Store(int64(len(w.sources) + strays))
+		c.missing.Store(int64(missing + strays))
 	}
-	for _, list := range w.strays {
-		strays += len(list)
-	}
-	c.files.Store(int64(len(w.sources) + strays))
-	c.missing.Store(int64(missing + strays))
-	c.open.Store(int64(w.open))
+	c.open.Store(int64(len(w.open)))
 	c.openMax.Store(int64(w.openMax))
 	c.scanNanos.Store(int64(w.scanTook))
 	watches, on := w.notify.state()

@@ -1,0 +1,86 @@
+package tail
+
+// Files that may not be read. Each is told once, many of them by a summary a minute; each is tried again when its
+// permissions change, and now and then since what forbids it may lie elsewhere (a directory, an access list).
+
+import (
+	"errors"
+	"io/fs"
+	"time"
+)
+
+const (
+	retryMin         = time.Second
+	retryMax         = 30 * time.Second
+	deniedTellMax    = 10 // paths told one by one in a period
+	deniedTellPeriod = time.Minute
+)
+
+// refused is what permissions keep from being read, and what of it was told.
+type refused struct {
+	files int             // sources
+	paths map[string]bool // that could not even be looked up, by the last full scan
+
+	since  time.Time // of the period
+	told   int
+	untold int
+	path   string // one of the untold
+}
+
+// cannot tells a path that could not be looked at or opened, and says whether permission was denied.
+func (w *Watcher) cannot(path string, err error) (denied bool) {
+	if gone(err) {
+		return false
+	}
+	if !errors.Is(err, fs.ErrPermission) {
+		w.warnOnce(path, "file cannot be read: "+err.Error())
+		return false
+	}
+	const what = "file cannot be read: permission denied (it is tried again)"
+	if w.warned[path] == what {
+		return true
+	}
+	w.stats.permissionErrors.Add(1)
+	r := &w.refused
+	if now := w.now(); r.told == 0 || now.Sub(r.since) >= deniedTellPeriod {
+		w.tellDenied(now)
+		r.since, r.told = now, 0
+	}
+	if r.told++; r.told <= deniedTellMax {
+		w.warnOnce(path, what)
+		return true
+	}
+	w.remember(path, what)
+	r.untold++
+	r.path = path
+	return true
+}
+
+// tellDenied sums up what was not told one by one, when its period is over.
+func (w *Watcher) tellDenied(now time.Time) {
+	r := &w.refused
+	if r.untold > 0 && now.Sub(r.since) >= deniedTellPeriod {
+		w.log.Warn("more files cannot be read: permission denied (they are tried again)", "files", r.untold, "path", r.path)
+		r.untold = 0
+	}
+}
+
+// deny puts off the next try of a source that could not be opened.
+func (w *Watcher) deny(f *File) {
+	s := &f.src
+	if !s.denied {
+		s.denied = true
+		w.refused.files++
+	}
+	s.deniedFor = min(max(retryMin, 2*s.deniedFor), retryMax)
+	s.deniedAs, s.retryAt = s.st.ctime, w.now().Add(s.deniedFor)
+}
+
+// admitted takes note that nothing forbids f any more.
+func (w *Watcher) admitted(f *File) {
+	s := &f.src
+	if s.denied {
+		w.refused.files--
+	}
+	s.denied, s.deniedAs, s.deniedFor, s.retryAt = false, 0, 0, time.Time{}
+}

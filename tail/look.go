@@ -1,0 +1,177 @@
+package tail
+
+// Between two full scans most files are at rest, and looking at each of them every second would cost more than all the
+// rest of an idle agent. A scan looks at what was busy within the last minute, and, in turn, at as many of the others as
+// a small share of a core allows: all of them while they are few. Whatever it cannot explain asks for a full scan.
+//
+// inotify makes none of this slower or rarer: it only tells of changes sooner.
+
+import "time"
+
+const (
+	busyFor   = time.Minute // a file that changed so lately is looked at by every scan
+	looksMin  = 200         // files and directories at rest, per scan
+	looksMax  = 20_000
+	restShare = 400 // looking at what is at rest takes one part in so many of one core
+)
+
+// scan looks at some files or, if anything asks for it, at all.
+func (w *Watcher) scan() {
+	start := cpuTime()
+	w.stats.scans.Add(1)
+	all := w.scanSome()
+	if all {
+		w.scanning = true
+		w.scanAll()
+		w.scanning = false
+		w.allTook = cpuTime() - start
+		w.allAt = w.now().Add(min(max(rewalkEvery*w.scanGap, scanAllPart*w.allTook), scanAllMax))
+	}
+	w.scanTook = cpuTime() - start
+	w.credit = w.creditNow() - w.scanTook
+	w.creditedAt = w.now()
+	w.tellDenied(w.creditedAt)
+	w.gauges(all)
+}
+
+// creditNow is the processor time that scans may take now.
+func (w *Watcher) creditNow() time.Duration {
+	if w.creditedAt.IsZero() {
+		return scanCredit
+	}
+	return min(scanCredit, w.credit+w.now().Sub(w.creditedAt)/scanShare)
+}
+
+// pause is how long a scan that takes cost must wait for credit.
+func (w *Watcher) pause(cost time.Duration) time.Duration {
+	return min(max(0, cost-w.creditNow())*scanShare, scanGapMax)
+}
+
+// scanSome looks at what is busy and some of what is at rest, and tells whether a full scan is needed.
+func (w *Watcher) scanSome() (all bool) {
+	if w.rescan || w.scans == 0 || !w.now().Before(w.allAt) {
+		return true
+	}
+	w.wall, w.siblings = time.Now().UnixNano(), nil
+	changed, left := w.walker.changed(w.wall, (w.looks+1)/2)
+	if changed {
+		return true
+	}
+	left += w.looks / 2
+	now := w.now()
+	w.hot, w.wasHot = w.wasHot[:0], w.hot
+	for _, f := range w.wasHot {
+		f.src.hot = false
+		all = w.look(f) || all
+		if w.busy(f, now) {
+			w.heat(f)
+		}
+	}
+	start, looked := cpuTime(), 0
+	for ; looked < min(left, len(w.ring)); looked++ {
+		w.ringAt %= len(w.ring)
+		f := w.ring[w.ringAt]
+		w.ringAt++
+		if !f.src.hot {
+			all = w.look(f) || all
+			w.closeIfQuiet(f, now)
+		}
+	}
+	w.planLooks(looked, cpuTime()-start)
+	return all
+}
+
+// planLooks sets how much of what is at rest the next scan looks at, from what a look costs.
+func (w *Watcher) planLooks(looked int, took time.Duration) {
+	if looked < looksMin/2 || took <= 0 {
+		return
+	}
+	fair := int(w.scanGap / restShare * time.Duration(looked) / took)
+	w.looks = max(looksMin, min((3*w.looks+fair)/4, looksMax))
+}
+
+// look sees how one file is and queues it if it has something to read. It tells whether it is not where it was.
+func (w *Watcher) look(f *File) (moved bool) {
+	s := &f.src
+	if s.forgotten {
+		return false
+	}
+	if s.missing {
+		w.miss(f)
+	} else {
+		st, err := w.statNow(f)
+		if err != nil || !s.st.is(&st) {
+			return true
+		}
+		s.seenAt = w.wall
+		w.note(f, st)
+	}
+	if !s.forgotten {
+		w.queue(f)
+	}
+	return false
+}
+
+// statNow asks by descriptor where that tells as much as the path: a rename or a removal shows in the inode's own
+// change time or count of names.
+func (w *Watcher) statNow(f *File) (fileStat, error) {
+	s := &f.src
+	if f.fd >= 0 && !s.link {
+		st, err := statFD(f.fd)
+		if err == nil && st.nlink > 0 && (st.ctime == s.st.ctime || st.ctime == st.mtime) {
+			return st, nil
+		}
+	}
+	return statPath(f.Path())
+}
+
+// seenAt is when f was last known to be at its path, by the wall clock in nanoseconds: when it was looked at there, or when
+// its directory was seen not to have changed since.
+func (w *Watcher) seenAt(f *File) int64 {
+	if d := w.walker.dirs[parent(f.Path())]; d != nil && !f.src.link && !d.racy {
+		return max(f.src.seenAt, d.seenAt)
+	}
+	return f.src.seenAt
+}
+
+// busy tells whether every scan should look at f.
+func (w *Watcher) busy(f *File, now time.Time) bool {
+	s := &f.src
+	switch {
+	case s.forgotten:
+		return false
+	case s.missing:
+		return f.fd >= 0 || now.Sub(s.changedAt) < busyFor
+	case s.out:
+		return false // its reader looks at it
+	}
+	return f.pending > 0 || young(now.UnixNano(), &s.st, int64(busyFor))
+}
+
+// young tells whether the times of s are less than within nanoseconds from now, on either side: a clock may be set back.
+func young(now int64, s *fileStat, within int64) bool {
+	age := now - max(s.mtime, s.ctime)
+	return -within < age && age < within
+}
+
+// heat makes every scan look at f for a while.
+func (w *Watcher) heat(f *File) {
+	if s := &f.src; !s.hot && !s.forgotten {
+		s.hot = true
+		w.hot = append(w.hot, f)
+	}
+}
+
+// sortOut sets up what the next scans look at: after a full one.
+func (w *Watcher) sortOut() {
+	now := w.now()
+	w.looks = max(w.looks, looksMin)
+	w.ring, w.hot = w.ring[:0], w.hot[:0]
+	for _, f := range w.sources {
+		w.ring = append(w.ring, f)
+		if f.src.hot = w.busy(f, now); f.src.hot {
+			w.hot = append(w.hot, f)
+		}
+	}
+	w.ringAt = 0
+}
