@@ -66,5 +66,6 @@ type Source struct {
 	Linger       time.Duration
 	LineBytesMax int
 	Oversize     string // split, cut or skip
+	Encoding     string // one of tail.Encodings
 	IdleFlush    time.Duration
 }

@@ -213,7 +213,7 @@ func (a *Agent) tailOptions(known []tail.Known) tail.Options {
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
 		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, StartAtEnd: s.StartAtEnd,
-			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), IdleFlush: s.IdleFlush})
+			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.Encoding, IdleFlush: s.IdleFlush})
 	}
 	return o
 }

@@ -21,6 +21,7 @@ type File struct {
 	w     *Watcher
 	block *Block
 	rule  rule
+	dec   *decoder // nil: raw bytes
 
 	// Written by Run at any time, read by the reader.
 	path   atomic.Pointer[string]
@@ -43,6 +44,7 @@ type File struct {
 	sizeSeen int64     // largest end of file that Fill saw
 	grewAt   time.Time // when Fill last saw new bytes
 	odd      piece     // of the line handed out last, if it was no ordinary one
+	replaced int       // characters of that line that are U+FFFD
 	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
 
 	restarted bool // Flush met a truncation that no Status has told yet
@@ -102,12 +104,13 @@ func (f *File) TakeReady() bool { return f.ready.Swap(false) }
 // busy ones after their turn.
 func (f *File) Wanted() bool { return f.w.wanted.Load() }
 
-// Pending returns the length of the unfinished last line that Flush will hand out when it is due, else 0.
+// Pending returns how long the unfinished last line is at most that Flush will hand out when it is due, else 0.
 func (f *File) Pending() int {
 	if f.noFlush {
 		return 0
 	}
-	return f.pending
+	num, den := f.dec.growth()
+	return (f.pending*num + den - 1) / den
 }
 
 // Fill reads from the offset on into buf and returns how many bytes Next has; 0: nothing new (call again at
@@ -174,10 +177,23 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
 	r.place(buf[:m], r.anchorLen)
 	data := r.buf[r.pos:]
+	f.findOrder()
 	if r.at.state == Fresh && len(data) >= nulRunBytesMin && data[0] == 0 && nulRun(data) == len(data) {
 		return f.hole(buf, st)
 	}
 	return len(data), nil
+}
+
+// findOrder looks up the byte order at the head of the file, if it may have one.
+func (f *File) findOrder() {
+	if !f.rule.wide {
+		return
+	}
+	head := f.rd.head[:f.rd.headLen]
+	if f.rd.base == 0 {
+		head = f.rd.buf
+	}
+	f.rule.big = f.dec.order(head)
 }
 
 // holeChunksMax bounds how much of a hole one Fill looks through.
@@ -195,7 +211,9 @@ func (f *File) hole(buf []byte, st *Status) (int, error) {
 		return 0, err
 	}
 	for range holeChunksMax {
-		p = seekData(f.fd, p, s.size)
+		if p = seekData(f.fd, p, s.size); f.rule.wide {
+			p &^= 1
+		}
 		n, err := pread(f.fd, buf, p)
 		if err != nil {
 			return 0, err
@@ -205,7 +223,7 @@ func (f *File) hole(buf []byte, st *Status) (int, error) {
 			f.pending, f.noFlush = 0, true
 			return 0, nil
 		}
-		run := nulRun(buf[:n])
+		run := f.rule.nulRun(buf[:n])
 		p += int64(run)
 		if run == n {
 			continue
@@ -244,19 +262,23 @@ func (f *File) needBytes(buf []byte, n int) int {
 	if r.buf == nil || len(r.buf) < len(buf) || r.at.state == Discard {
 		return 0
 	}
-	enough := anchorBytesMax + f.rule.bytesMax + 2
-	if len(buf) >= enough || bytes.IndexByte(r.buf[r.pos:], '\n') >= 0 {
+	enough := anchorBytesMax + f.rule.bytesMax + 2*f.rule.unit()
+	if len(buf) >= enough {
+		return 0
+	}
+	if _, n := f.rule.line(r.buf[r.pos:]); n > 0 {
 		return 0
 	}
 	return min(2*len(buf), enough)
 }
 
-// Next returns the next record of the filled bytes; ok == false: Fill again. No allocation, no copy.
+// Next returns the next record of the filled bytes; ok == false: Fill again. No allocation; no copy unless the block has
+// an encoding.
 func (f *File) Next() (l Line, ok bool) {
 	r := f.rd
 	data := r.buf[r.pos:]
 	// The ordinary line. A NUL may begin a hole, 0xEF a byte order mark.
-	if len(data) > 0 && r.at.state == Fresh && data[0] != 0 && data[0] != 0xEF {
+	if len(data) > 0 && r.at.state == Fresh && data[0] != 0 && data[0] != 0xEF && f.dec == nil {
 		if i := bytes.IndexByte(data, '\n'); i >= 0 && i <= f.rule.bytesMax {
 			end := i
 			if i > 0 && data[i-1] == '\r' {
@@ -291,9 +313,19 @@ func (f *File) nextOdd() (l Line, ok bool) {
 		l.End = r.offset()
 		if p.emit {
 			f.odd = p
+			f.decode(&l)
 			return l, true
 		}
 	}
+}
+
+// decode turns l into UTF-8 if the block has an encoding.
+func (f *File) decode(l *Line) {
+	if f.dec == nil {
+		return
+	}
+	l.Bytes, f.replaced = f.dec.decode(l.Bytes)
+	f.w.stats.replaced.Add(uint64(f.replaced))
 }
 
 func (f *File) countPiece(p *piece) {
@@ -317,7 +349,8 @@ func (f *File) uncount() {
 	if f.odd.oversize {
 		f.w.stats.oversize[f.rule.oversize].Add(^uint64(0))
 	}
-	f.odd = piece{}
+	f.w.stats.replaced.Add(-uint64(f.replaced))
+	f.odd, f.replaced = piece{}, 0
 }
 
 // Unfill drops what is filled and not handed out; the next Fill reads it again. buf must still hold it.
@@ -365,6 +398,7 @@ func (f *File) Flush(buf []byte, now time.Time) (l Line, ok bool, err error) {
 	f.pending -= to
 	f.grewAt = now
 	f.w.stats.idleFlushes.Add(1)
+	f.decode(&l)
 	return l, true, nil
 }
 
@@ -372,6 +406,9 @@ func (f *File) Flush(buf []byte, now time.Time) (l Line, ok bool, err error) {
 // caller must not touch f or the bytes of its lines any more.
 func (f *File) Release() {
 	f.Unfill()
+	if f.dec != nil {
+		f.dec.out = nil
+	}
 	f.notify.Store(nil)
 	f.w.giveBack(f)
 }

@@ -147,8 +147,8 @@ func (w *Watcher) odd(f *File, fd int, path string) bool {
 		}
 		return true
 	}
-	if bytes.HasPrefix(head[:n], []byte{0xFF, 0xFE}) || bytes.HasPrefix(head[:n], []byte{0xFE, 0xFF}) {
-		w.warnOnce(path, "the file begins like UTF-16, which is not decoded: its bytes are passed on as they are, cut at every newline byte")
+	if f.dec == nil && (bytes.HasPrefix(head[:n], markLittle) || bytes.HasPrefix(head[:n], markBig)) {
+		w.warnOnce(path, "the file begins like UTF-16, but its source has no encoding: its bytes are passed on as they are, cut at every newline byte")
 	}
 	return false
 }

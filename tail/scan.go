@@ -213,7 +213,8 @@ func (w *Watcher) buryReused(c found) {
 // enter makes f a source for sure.
 func (w *Watcher) enter(f *File, c found) {
 	f.block = &w.blocks[c.key.block]
-	f.rule = rule{bytesMax: f.block.LineBytesMax, oversize: f.block.Oversize}
+	f.dec = newDecoder(f.block.Encoding)
+	f.rule = f.dec.rule(f.block)
 	f.fp.Dev, f.fp.Ino, f.fp.Born = c.st.dev, c.st.ino, c.st.born
 	f.src.key, f.src.st, f.src.changedAt = c.key, c.st, w.now()
 	f.src.opened, f.src.link = c.path, c.link

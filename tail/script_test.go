@@ -5,7 +5,7 @@ package tail
 // rewrites it. Steps, one per line; words are split at spaces, "..." is a Go string:
 //
 //	block KEY=VALUE ...     before the first poll: paths= exclude= (comma lists, below the test's directory),
-//	                        max= (line bytes), oversize=, idle=, end (start at end), files= (descriptors)
+//	                        max= (line bytes), oversize=, encoding=, idle=, end (start at end), files= (descriptors)
 //	write FILE TEXT         create or replace in place (truncates)      append FILE TEXT
 //	lines FILE FROM TO [PAD] append "FILE-name N PAD" lines              zeros FILE N   append a hole of N bytes
 //	over FILE OFFSET TEXT   write in the middle                         truncate FILE N
@@ -140,6 +140,8 @@ func (m *machine) block(words []string) error {
 			b.LineBytesMax, err = strconv.Atoi(v)
 		case "oversize":
 			b.Oversize = map[string]Oversize{"split": Split, "cut": Cut, "skip": Skip}[v]
+		case "encoding":
+			b.Encoding = v
 		case "idle":
 			b.IdleFlush, err = time.ParseDuration(v)
 		case "end":

@@ -3,7 +3,7 @@ package tail
 // Splitting is pure: bytes and a line state in, one decision out.
 //
 //	LF ends a line; one CR directly before it belongs to the delimiter; any other CR is content.
-//	A UTF-8 byte order mark at offset 0 is dropped. An empty line is a record.
+//	A byte order mark at offset 0 is dropped. An empty line is a record.
 //	A run of 512 or more NULs where a line starts (a hole left by truncation or a power cut) is dropped.
 //	A line longer than the limit is split, cut or skipped; what a state needs to go on is (LineState, part).
 
@@ -12,10 +12,24 @@ import (
 	"unicode/utf8"
 )
 
-// rule is how long a record may be and what happens above.
+// rule is how long a record may be, what happens above, and how a newline is encoded.
 type rule struct {
-	bytesMax int
+	bytesMax int // of the file; even if wide
 	oversize Oversize
+	wide     bool // UTF-16: an offset where a unit starts is even
+	big      bool // wide: the byte order
+	noMark   bool // the encoding has no byte order mark
+	// whole returns the largest length that does not end within a character of data, which starts with one; nil: UTF-8, or
+	// UTF-16 if wide.
+	whole func(data []byte) int
+}
+
+// unit is the length of a newline.
+func (r *rule) unit() int {
+	if r.wide {
+		return 2
+	}
+	return 1
 }
 
 // lineAt is where in a line an offset is.
@@ -39,45 +53,59 @@ type piece struct {
 	oversize bool // an oversize line was met here (told once per line)
 }
 
-var bom = []byte{0xEF, 0xBB, 0xBF}
+var (
+	bom        = []byte{0xEF, 0xBB, 0xBF}
+	markLittle = []byte{0xFF, 0xFE}
+	markBig    = []byte{0xFE, 0xFF}
+)
+
+// mark returns the byte order mark that a file may begin with, nil for none.
+func (r *rule) mark() []byte {
+	switch {
+	case r.noMark:
+		return nil
+	case r.wide && r.big:
+		return markBig
+	case r.wide:
+		return markLittle
+	}
+	return bom
+}
 
 // split decides about the head of data, which starts at at.
-func (r rule) split(data []byte, at lineAt) piece {
-	if len(data) == 0 {
+func (r *rule) split(data []byte, at lineAt) piece {
+	if len(data) < r.unit() {
 		return piece{}
 	}
+	mark := r.mark()
 	switch {
 	case at.state == Discard:
-		return discard(data)
-	case at.start && bytes.HasPrefix(data, bom):
-		return piece{n: len(bom)}
-	case at.start && bytes.HasPrefix(bom, data):
+		return r.discard(data)
+	case at.start && len(mark) > 0 && bytes.HasPrefix(data, mark):
+		return piece{n: len(mark)}
+	case at.start && bytes.HasPrefix(mark, data):
 		return piece{} // one or two bytes of what may become a byte order mark
 	case at.state == Fresh && data[0] == 0:
-		run := nulRun(data)
-		if run < len(data) && run >= nulRunBytesMin {
-			return piece{n: run, nul: run}
-		}
+		run := r.nulRun(data)
 		if run == len(data) {
 			return piece{} // how long the run is shows later; Fill looks ahead
 		}
+		if run >= nulRunBytesMin {
+			return piece{n: run, nul: run}
+		}
 	}
 
-	lf := bytes.IndexByte(data, '\n')
-	end := lf
-	if lf > 0 && data[lf-1] == '\r' {
-		end--
-	}
-	if lf < 0 {
-		if len(data) <= r.bytesMax || len(data) == r.bytesMax+1 && data[r.bytesMax] == '\r' {
+	end, n := r.line(data)
+	if n == 0 {
+		if over := len(data) - r.bytesMax; over < r.unit() || over < 2*r.unit() && r.isCR(data[r.bytesMax:]) {
 			return piece{}
 		}
 		end = len(data)
 	}
 	if end > r.bytesMax {
-		return r.tooLong(data, lf, at)
+		return r.tooLong(data, at)
 	}
-	p := piece{n: lf + 1, to: end, emit: true}
+	p := piece{n: n, to: end, emit: true}
 	if at.state == Continued {
 		p.part = at.part
 		p.emit = end > 0 // the delimiter of a line whose bytes were all handed out is no record
@@ -85,18 +113,65 @@ func (r rule) split(data []byte, at lineAt) piece {
 	return p
 }
 
-// tooLong handles a line with more than bytesMax bytes of content; lf < 0: its end is not in data.
-func (r rule) tooLong(data []byte, lf int, at lineAt) piece {
+// line returns the length of the first line of data without and with its delimiter; n == 0: its end is not in data.
+func (r *rule) line(data []byte) (end, n int) {
+	if r.wide {
+		return r.wideLine(data)
+	}
+	lf := bytes.IndexByte(data, '\n')
+	end = lf
+	if lf > 0 && data[lf-1] == '\r' {
+		end--
+	}
+	return end, lf + 1
+}
+
+// wideLine is line for UTF-16. A byte 0x0A may be half of another unit.
+func (r *rule) wideLine(data []byte) (end, n int) {
+	for i := 0; ; {
+		lf := bytes.IndexByte(data[i:], '\n')
+		if lf < 0 {
+			return -1, 0
+		}
+		i += lf + 1
+		u := (i - 1) &^ 1
+		if u+2 <= len(data) && r.unitAt(data[u:]) == '\n' {
+			end = u
+			if u > 0 && r.isCR(data[u-2:]) {
+				end -= 2
+			}
+			return end, u + 2
+		}
+	}
+}
+
+// unitAt is the first unit of data if wide.
+func (r *rule) unitAt(data []byte) uint16 {
+	if r.big {
+		return uint16(data[0])<<8 | uint16(data[1])
+	}
+	return uint16(data[1])<<8 | uint16(data[0])
+}
+
+func (r *rule) isCR(data []byte) bool {
+	if r.wide {
+		return r.unitAt(data) == '\r'
+	}
+	return data[0] == '\r'
+}
+
+// tooLong handles a line with more than bytesMax bytes of content; its end may not be in data.
+func (r *rule) tooLong(data []byte, at lineAt) piece {
 	p := piece{oversize: at.state == Fresh || r.oversize != Split}
 	if at.state == Continued {
 		p.part = at.part
 	}
 	if r.oversize == Skip {
-		d := discard(data)
+		d := r.discard(data)
 		p.n, p.dropped, p.next = d.n, d.dropped, d.next
 		return p
 	}
-	p.emit, p.to = true, runeCut(data, r.bytesMax)
+	p.emit, p.to = true, r.cut(data)
 	p.n = p.to
 	if r.oversize == Cut {
 		p.cut, p.next = true, lineAt{state: Discard}
@@ -107,27 +182,59 @@ func (r rule) tooLong(data []byte, lf int, at lineAt) piece {
 }
 
 // discard drops bytes up to the next newline.
-func discard(data []byte) piece {
-	if lf := bytes.IndexByte(data, '\n'); lf >= 0 {
-		return piece{n: lf + 1, dropped: lf}
+func (r *rule) discard(data []byte) piece {
+	if _, n := r.line(data); n > 0 {
+		return piece{n: n, dropped: n - r.unit()}
 	}
-	return piece{n: len(data), dropped: len(data), next: lineAt{state: Discard}}
+	n := len(data)
+	if r.wide {
+		n &^= 1
+	}
+	return piece{n: n, dropped: n, next: lineAt{state: Discard}}
+}
+
+// cut returns where a line that goes on behind bytesMax is cut: not within a character.
+func (r *rule) cut(data []byte) int {
+	if !r.wide && r.whole == nil {
+		return runeCut(data, r.bytesMax)
+	}
+	if n := r.wholeChars(data[:r.bytesMax]); n > 0 {
+		return n
+	}
+	return r.bytesMax
+}
+
+func (r *rule) wholeChars(data []byte) int {
+	switch {
+	case r.whole != nil:
+		return r.whole(data)
+	case !r.wide:
+		return wholeRunes(data)
+	}
+	n := len(data) &^ 1
+	if n > 0 && r.unitAt(data[n-2:])&0xFC00 == 0xD800 {
+		n -= 2 // half a surrogate pair
+	}
+	return n
 }
 
 // flushable returns how many bytes of an unfinished last line may be handed out now, 0 for none: a CR that
-// may be half a delimiter stays, so does the first part of a rune if something else can go.
-func (r rule) flushable(data []byte, at lineAt) int {
-	if at.state == Discard || at.start && bytes.HasPrefix(bom, data) || at.start && bytes.HasPrefix(data, bom) {
+// may be half a delimiter stays, so does the first part of a character if something else can go. Raw bytes of what may
+// never become a rune go alone; what is decoded waits, since its halves could not be put together again.
+func (r *rule) flushable(data []byte, at lineAt) int {
+	mark := r.mark()
+	if at.state == Discard || at.start && len(mark) > 0 && (bytes.HasPrefix(mark, data) || bytes.HasPrefix(data, mark)) {
 		return 0
 	}
-	n := len(data) - trailingNULs(data)
-	if n > 0 && data[n-1] == '\r' {
-		n--
+	u := r.unit()
+	n := (len(data) - trailingNULs(data) + u - 1) / u * u
+	if n = min(n, len(data)/u*u); n > 0 && r.isCR(data[n-u:]) {
+		n -= u
 	}
 	if n > r.bytesMax {
-		return runeCut(data, r.bytesMax)
+		return r.cut(data)
 	}
-	if whole := wholeRunes(data[:n]); whole > 0 {
+	if whole := r.wholeChars(data[:n]); whole > 0 || r.wide || r.whole != nil {
 		return whole
 	}
 	return n
@@ -144,6 +251,15 @@ func trailingNULs(data []byte) int {
 		return 0
 	}
 	return len(data) - i
+}
+
+// nulRun is the length of the run of NULs at the head of data, in whole units.
+func (r *rule) nulRun(data []byte) int {
+	n := nulRun(data)
+	if r.wide && n < len(data) {
+		n &^= 1 // a NUL may be half of a unit
+	}
+	return n
 }
 
 // nulRun returns the length of the run of NULs at the head of data.

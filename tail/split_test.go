@@ -50,21 +50,21 @@ func TestSplit(t *testing.T) {
 		rule                   rule
 		dropped                int
 	}{
-		{"lines", "a\nb\r\n\n\r\nc", "a|b||", "c", rule{20, Split}, 0},
-		{"inner CR", "a\rb\r\r\n", "a\rb\r", "", rule{20, Split}, 0},
-		{"BOM", "\xef\xbb\xbfa\n\xef\xbb\xbfb\n", "a|\xef\xbb\xbfb", "", rule{20, Split}, 0},
-		{"half a BOM", "\xef\xbb", "", "\xef\xbb", rule{20, Split}, 0},
-		{"hole", hole + "a\n", "a", "", rule{20, Split}, len(hole)},
-		{"open hole", hole, "", hole, rule{2000, Split}, 0},
-		{"few NULs", hole[1:] + "a\n", hole[1:] + "a", "", rule{2000, Split}, 0},
-		{"exactly", long[:20] + "\n" + long[:20] + "\r\n", long[:20] + "|" + long[:20], "", rule{20, Split}, 0},
-		{"split", long + "\nx\n", long[:20] + "|" + long[20:] + "|x", "", rule{20, Split}, 0},
-		{"cut", long + "\nx\n", long[:20] + "|x", "", rule{20, Cut}, 10},
-		{"skip", long + "\nx\n", "x", "", rule{20, Skip}, 30},
-		{"cut without end", long, long[:20], "", rule{20, Cut}, 10},
-		{"CR may be half a delimiter", long[:20] + "\r", "", long[:20] + "\r", rule{20, Split}, 0},
-		{"rune at the cut", long[:18] + "\u20acabc\n", long[:18] + "|\u20acabc", "", rule{20, Split}, 0},
-		{"no rune at the cut", long[:18] + "\x80\x80\x80\x80\x80\n", long[:18] + "\x80\x80|\x80\x80\x80", "", rule{20, Split}, 0},
+		{"lines", "a\nb\r\n\n\r\nc", "a|b||", "c", rule{bytesMax: 20, oversize: Split}, 0},
+		{"inner CR", "a\rb\r\r\n", "a\rb\r", "", rule{bytesMax: 20, oversize: Split}, 0},
+		{"BOM", "\xef\xbb\xbfa\n\xef\xbb\xbfb\n", "a|\xef\xbb\xbfb", "", rule{bytesMax: 20, oversize: Split}, 0},
+		{"half a BOM", "\xef\xbb", "", "\xef\xbb", rule{bytesMax: 20, oversize: Split}, 0},
+		{"hole", hole + "a\n", "a", "", rule{bytesMax: 20, oversize: Split}, len(hole)},
+		{"open hole", hole, "", hole, rule{bytesMax: 2000, oversize: Split}, 0},
+		{"few NULs", hole[1:] + "a\n", hole[1:] + "a", "", rule{bytesMax: 2000, oversize: Split}, 0},
+		{"exactly", long[:20] + "\n" + long[:20] + "\r\n", long[:20] + "|" + long[:20], "", rule{bytesMax: 20, oversize: Split}, 0},
+		{"split", long + "\nx\n", long[:20] + "|" + long[20:] + "|x", "", rule{bytesMax: 20, oversize: Split}, 0},
+		{"cut", long + "\nx\n", long[:20] + "|x", "", rule{bytesMax: 20, oversize: Cut}, 10},
+		{"skip", long + "\nx\n", "x", "", rule{bytesMax: 20, oversize: Skip}, 30},
+		{"cut without end", long, long[:20], "", rule{bytesMax: 20, oversize: Cut}, 10},
+		{"CR may be half a delimiter", long[:20] + "\r", "", long[:20] + "\r", rule{bytesMax: 20, oversize: Split}, 0},
+		{"rune at the cut", long[:18] + "\u20acabc\n", long[:18] + "|\u20acabc", "", rule{bytesMax: 20, oversize: Split}, 0},
+		{"no rune at the cut", long[:18] + "\x80\x80\x80\x80\x80\n", long[:18] + "\x80\x80|\x80\x80\x80", "", rule{bytesMax: 20, oversize: Split}, 0},
 	} {
 		for _, step := range []int{0, 1, 7} {
 			records, _, rest, dropped := run(t, c.rule, []byte(c.data), step)
@@ -89,7 +89,7 @@ func FuzzSplit(f *testing.F) {
 		if limit < lineBytesMin || limit > 1<<16 || oversize > uint8(Skip) || step < 0 || step > 1<<16 || len(data) > 4096 {
 			return
 		}
-		r := rule{limit, Oversize(oversize)}
+		r := rule{bytesMax: limit, oversize: Oversize(oversize)}
 		records, parts, rest, dropped := run(t, r, data, step)
 		if len(data) > 0 && step > 0 && len(rest) < len(data) || step == 0 {
 			all, _, restAll, droppedAll := run(t, r, data, 0)
@@ -141,7 +141,8 @@ func FuzzFlushable(f *testing.F) {
 		if limit < lineBytesMin || limit > 1<<16 || bytes.IndexByte(data, '\n') >= 0 {
 			return
 		}
-		n := rule{limit, Split}.flushable(data, lineAt{})
+		r := rule{bytesMax: limit}
+		n := r.flushable(data, lineAt{})
 		if n < 0 || n > len(data) || n > limit {
 			t.Fatalf("flushable(%q) = %d", data, n)
 		}

@@ -9,6 +9,7 @@
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
 //	file.go     Fill, Next, Flush             one reader's view of one open source
 //	split.go    bytes -> lines                pure
+//	encoding.go lines -> UTF-8                if the block has an encoding
 //
 // A source is a physical file: device, inode and a hash of its first bytes. A path is only where it was seen
 // last. What is below a Cursor's offset was handed out, or dropped and counted; nothing else is remembered.
@@ -104,6 +105,7 @@ type Block struct {
 	StartAtEnd   bool     // only for files present at the first scan that have no cursor; later files always from the beginning
 	LineBytesMax int      // longest record; longer lines go by Oversize
 	Oversize     Oversize
+	Encoding     string        // one of Encodings; "", "raw": bytes as they are
 	IdleFlush    time.Duration // a last line without newline is handed out after this long without growth; 0: 5 s
 }
 
@@ -155,7 +157,7 @@ type Handler interface {
 
 // Line is one record's bytes.
 type Line struct {
-	Bytes  []byte // aliases the buffer given to Fill; without delimiter
+	Bytes  []byte // without delimiter; aliases the buffer given to Fill or, if the block has an encoding, one that the next line overwrites
 	Offset int64  // of the first byte
 	End    int64  // behind the delimiter
 	Part   uint32 // > 0: this continues a line whose earlier part was handed out (oversize or idle flush)
@@ -198,6 +200,7 @@ type Stats struct {
 	OversizeBytes      uint64 // dropped by cut and skip
 	NULBytes           uint64 // in skipped runs
 	IdleFlushes        uint64
+	ReplacedRunes      uint64 // U+FFFD in decoded lines: what is no text in the block's encoding
 	GenerationsRescued uint64 // rotated files found beside their successor that no scan had ever seen at their path
 	NotifyOverflows    uint64
 }
@@ -254,6 +257,9 @@ func (b *Block) check() error {
 	}
 	if b.Oversize > Skip {
 		return fmt.Errorf("unknown oversize rule %d", b.Oversize)
+	}
+	if err := checkEncoding(b.Encoding); err != nil {
+		return err
 	}
 	if b.IdleFlush < 0 {
 		return fmt.Errorf("negative idle flush %v", b.IdleFlush)

@@ -91,7 +91,7 @@ type keepTimes struct{ idle, moved, unseen time.Duration }
 // counters are written by Run and by readers.
 type counters struct {
 	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, permissionErrors atomic.Uint64
-	oversizeBytes, nulBytes, idleFlushes, rescued, overflows                                         atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced                               atomic.Uint64
 	oversize                                                                                         [3]atomic.Uint64
 
 	files, open, reading, waiting, missing, unreadable, openMax, watches atomic.Int64
@@ -334,7 +334,7 @@ func (w *Watcher) Stats() Stats {
 		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
 		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
 		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
-		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(),
+		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(),
 	}
 }
 

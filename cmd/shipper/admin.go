@@ -107,6 +107,7 @@ type statsReply struct {
 	OversizeLines       uint64  `json:"oversize_lines"`
 	OversizeBytes       uint64  `json:"oversize_bytes_dropped"`
 	NULBytes            uint64  `json:"nul_bytes_dropped"`
+	ReplacedCharacters  uint64  `json:"replaced_characters"`
 	LostFiles           uint64  `json:"lost_files"`
 	SkippedFiles        uint64  `json:"skipped_files"`
 	UnreadableFiles     int64   `json:"unreadable_files"`
@@ -128,7 +129,8 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 		BatchesSent: s.Kafka.SentBatches, BatchesAcked: s.Kafka.AckedBatches, Retries: s.Kafka.Retries, OutOfOrderAnswers: s.Kafka.Refusals,
 		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, DamagedRecords: s.DamagedRecords, HealedRecords: s.Kafka.HealedRecords,
 		OversizeLines: s.Tail.OversizeSplit + s.Tail.OversizeCut + s.Tail.OversizeSkipped, OversizeBytes: s.Tail.OversizeBytes, NULBytes: s.Tail.NULBytes,
-		LostFiles: s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
+		ReplacedCharacters: s.Tail.ReplacedRunes,
+		LostFiles:          s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords,
 		BatchesCut:   s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"shipper/spool"
+	"shipper/tail"
 )
 
 // Limits of the config itself; those of single values stand beside their keys below.
@@ -100,6 +101,7 @@ type SourceConfig struct {
 	Linger         time.Duration
 	LineBytesMax   int64  // max_line_bytes
 	Oversize       string // split, cut, skip
+	Encoding       string // raw or a name that tail knows
 	IdleFlush      time.Duration
 }
 
@@ -137,6 +139,7 @@ func DefaultSource() SourceConfig {
 		Linger:       time.Second,
 		LineBytesMax: 1_000_000,
 		Oversize:     "split",
+		Encoding:     "raw",
 		IdleFlush:    5 * time.Second,
 	}
 }
@@ -259,6 +262,7 @@ func (s *SourceConfig) defaultKeys() []key {
 		duration("linger", &s.Linger, 10*time.Millisecond, time.Minute),
 		size("max_line_bytes", &s.LineBytesMax, 1<<10, 1<<29),
 		choice("oversize", &s.Oversize, "split", "cut", "skip"),
+		choice("encoding", &s.Encoding, tail.Encodings()...),
 		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
 	}
 }

@@ -53,6 +53,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Linger:       s.Linger,
 			LineBytesMax: int(s.LineBytesMax),
 			Oversize:     s.Oversize,
+			Encoding:     s.Encoding,
 			IdleFlush:    s.IdleFlush,
 		})
 	}
