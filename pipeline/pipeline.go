@@ -153,7 +153,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	b := newBudget(budgetBytes(cfg, groupMax))
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
-			groupMax: groupMax, notify: make(chan struct{}, 1), lanes: map[uint32]*openLane{}}
+			groupMax: groupMax, notify: make(chan struct{}, 1), feeds: map[uint32]*feed{}}
 		b.freed = append(b.freed, r.notify)
 		a.readers = append(a.readers, r)
 	}

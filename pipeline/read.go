@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"shipper/sink/kafka"
 	"shipper/spool"
 	"shipper/tail"
 )
@@ -36,29 +35,11 @@ type reader struct {
 	stats    readStats
 
 	block []byte
-	short int64  // the budget was too empty: bytes to wait for; 0: it was not
-	round uint64 // of turns
-	lanes map[uint32]*openLane
+	short int64            // the budget was too empty: bytes to wait for; 0: it was not
+	round uint64           // of turns
+	feeds map[uint32]*feed // by the id of their home lane
 	files []*openFile
-	open  []*openLane // lanes that hold records or moved cursors
-}
-
-// openLane is a lane as its reader sees it.
-type openLane struct {
-	*lane
-	known      bool   // the spool has its Lane entry, or will with a group that was handed over
-	next       uint64 // index of the next record
-	sealed     uint64 // index behind the last batch handed over
-	builder    kafka.Builder
-	raw        []byte    // the builder's buffer; nil: none
-	out        []byte    // room to compress it into
-	size       int       // of the next buffer: what the lane needed last
-	since      time.Time // of the oldest record or cursor not handed over
-	dirty      []*openFile
-	filesBytes int64 // of the entries of dirty, at most
-	listed     bool  // in reader.open
-
-	families map[string]*generations
+	open  []*feed // those that hold records or moved cursors
 }
 
 // generations are the files that took turns at one path. The watcher hands them
@@ -73,11 +54,11 @@ type generations struct {
 // openFile is a file in this reader's hands.
 type openFile struct {
 	f      *tail.File
-	lane   *openLane
+	feed   *feed
 	line   *generations
 	cursor tail.Cursor // as of the last group
 	known  bool        // the spool has its Source entry
-	dirty  bool        // in lane.dirty
+	dirty  bool        // in feed.dirty
 	more   bool        // the last turn left bytes unread
 	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
 	grewAt time.Time
@@ -142,17 +123,17 @@ func (r *reader) takeMail(now time.Time) {
 	r.mail.files, r.mail.gone = nil, nil
 	r.mail.mu.Unlock()
 	for _, h := range files {
-		ol := r.lanes[h.lane.id]
-		if ol == nil {
-			ol = &openLane{lane: h.lane, known: h.laneKnown, next: h.next, sealed: h.next, families: map[string]*generations{}}
-			r.lanes[h.lane.id] = ol
+		f := r.feeds[h.lane.id]
+		if f == nil {
+			f = newFeed(h)
+			r.feeds[h.lane.id] = f
 		}
-		of := &openFile{f: h.f, lane: ol, line: ol.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
+		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
 		if of.cursor = h.f.Cursor(); !of.known {
 			// Also an empty one: if it is renamed or grows while the agent is
 			// down, this is how it is known again.
 			r.touch(of, now)
-			r.sealCrowd(ol)
+			r.sealCrowd(f)
 		}
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
@@ -167,17 +148,17 @@ func (r *reader) takeMail(now time.Time) {
 }
 
 // touch notes that a file's cursor has moved since the last group. It must not
-// be called while lines are taken from another file of the lane.
+// be called while lines are taken from another file of the feed.
 func (r *reader) touch(of *openFile, now time.Time) {
-	ol := of.lane
+	f := of.feed
 	if !of.dirty {
 		of.dirty = true
-		ol.dirty = append(ol.dirty, of)
-		ol.filesBytes += fileEntriesBytes + int64(len(of.f.Path())+len(of.f.Block()))
+		f.dirty = append(f.dirty, of)
+		f.entriesBytes += fileEntriesBytes + int64(len(of.f.Path())+len(of.f.Block()))
 	}
-	if !ol.listed {
-		ol.listed, ol.since = true, now
-		r.open = append(r.open, ol)
+	if !f.listed {
+		f.listed, f.since = true, now
+		r.open = append(r.open, f)
 	}
 }
 
@@ -210,27 +191,15 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	return busy && !blocked
 }
 
-// family is where the generations of a path stand in line.
-func (ol *openLane) family(path string) *generations {
-	name := family(path)
-	g := ol.families[name]
-	if g == nil {
-		g = &generations{name: name}
-		ol.families[name] = g
-	}
-	g.open++
-	return g
-}
-
 // release gives a file back that has nothing unread and nothing not handed over.
 func (r *reader) release(of *openFile) {
 	if of.line.open--; of.line.open == 0 {
-		delete(of.lane.families, of.line.name)
+		delete(of.feed.families, of.line.name)
 	}
 	of.f.Release()
 }
 
-func (r *reader) source(of *openFile) *Source { return &r.cfg.Sources[of.lane.block] }
+func (r *reader) source(of *openFile) *Source { return &r.cfg.Sources[of.feed.block] }
 
 // turn reads one file for a while. It says whether the budget ran out: then the
 // lines not taken are read again later.
@@ -260,7 +229,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 		}
 		if of.f.Cursor() != of.cursor {
 			r.touch(of, now)
-			r.sealCrowd(of.lane)
+			r.sealCrowd(of.feed)
 		}
 		left -= n
 		if blocked || st.EOF {
@@ -277,20 +246,20 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 // fit is put back first, so that the cursors of the group that is handed over
 // are before it.
 func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
-	ms, b, lines := now.UnixMilli(), &of.lane.builder, uint64(0)
+	ms, ol, lines := now.UnixMilli(), of.feed.lane, uint64(0)
 	for {
 		line, ok := of.f.Next()
 		if !ok {
 			break
 		}
-		if !b.Fits(0, len(line.Bytes)) {
+		if !ol.builder.Fits(0, len(line.Bytes)) {
 			of.f.Back(line)
-			if blocked = !r.room(of, len(line.Bytes)); blocked {
+			if blocked = !r.room(of, ol, len(line.Bytes)); blocked {
 				break
 			}
 			continue
 		}
-		b.Append(ms, nil, line.Bytes, false)
+		ol.builder.Append(ms, nil, line.Bytes, false)
 		lines++
 	}
 	r.stats.lines.Add(lines)
@@ -304,7 +273,8 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 	if n == 0 {
 		return false
 	}
-	if !of.lane.builder.Fits(0, n) && !r.room(of, n) {
+	ol := of.feed.lane
+	if !ol.builder.Fits(0, n) && !r.room(of, ol, n) {
 		return true
 	}
 	line, ok, err := of.f.Flush(r.block, now)
@@ -312,7 +282,7 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 		r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
 	}
 	if ok {
-		of.lane.builder.Append(now.UnixMilli(), nil, line.Bytes, false)
+		ol.builder.Append(now.UnixMilli(), nil, line.Bytes, false)
 		r.stats.lines.Add(1)
 	}
 	return false

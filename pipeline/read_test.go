@@ -41,7 +41,7 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	b := newBudget(budgetBytes)
 	x := &bench{}
 	x.r = &reader{cfg: cfg, log: slog.New(slog.DiscardHandler), start: time.Now(), budget: b, work: work, groups: groups, dead: make(chan struct{}),
-		groupMax: 16 << 20, notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), lanes: map[uint32]*openLane{}}
+		groupMax: 16 << 20, notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), feeds: map[uint32]*feed{}}
 	b.freed = []chan struct{}{x.r.notify}
 	x.d = newDispatch(cfg, []*reader{x.r})
 	go compress(compressor, work, b)

@@ -13,8 +13,7 @@ import (
 // room makes the lane's builder take one more record of n bytes: with a larger
 // buffer, or with an empty one after the full batch was handed over. False: the
 // budget has nothing left; it will tell.
-func (r *reader) room(of *openFile, n int) bool {
-	ol := of.lane
+func (r *reader) room(of *openFile, ol *openLane, n int) bool {
 	most := batchBytes(r.source(of).LineBytesMax, r.groupMax)
 	need := ol.builder.Bytes() + n + kafka.RecordOverheadMax
 	if need > most || ol.builder.Count() == kafka.RecordsMax {
@@ -44,17 +43,17 @@ func (r *reader) markCursor(of *openFile) {
 
 func (r *reader) sealFull(of *openFile) {
 	r.markCursor(of)
-	if !of.lane.listed {
+	if !of.feed.listed {
 		panic("BUG: a full batch holds no line of a file whose cursor moved")
 	}
-	r.seal([]*openLane{of.lane})
+	r.seal([]*feed{of.feed})
 }
 
-// sealCrowd ends a batch that so many files have fed that the entries of one
-// more might not fit into its group.
-func (r *reader) sealCrowd(ol *openLane) {
-	if ol.filesBytes > filesBytes(r.cfg.Sources[ol.block].LineBytesMax, r.groupMax)-pathBytesMax {
-		r.seal([]*openLane{ol})
+// sealCrowd ends a group that so many files have fed that the entries of one
+// more might not fit into it.
+func (r *reader) sealCrowd(f *feed) {
+	if f.entriesBytes > filesBytes(r.cfg.Sources[f.block].LineBytesMax, r.groupMax)-pathBytesMax {
+		r.seal([]*feed{f})
 	}
 }
 
@@ -79,28 +78,25 @@ func (r *reader) grow(ol *openLane, size, most int) bool {
 	return true
 }
 
-// deadline is the lane's first linger tick behind since. Ticks are multiples
+// deadline is the feed's first linger tick behind since. Ticks are multiples
 // since the process started, so that slow lanes become durable together.
-func (r *reader) deadline(ol *openLane) time.Time {
-	linger := r.cfg.Sources[ol.block].Linger
-	return r.start.Add((ol.since.Sub(r.start)/linger + 1) * linger)
+func (r *reader) deadline(f *feed) time.Time {
+	linger := r.cfg.Sources[f.block].Linger
+	return r.start.Add((f.since.Sub(r.start)/linger + 1) * linger)
 }
 
-// due says whether the lane's batch must be handed over now. While sealed
-// batches of the lane wait to be sent, another small one would only make the
-// backlog slow: its bytes are safe in their files, unless a file is about to
-// go. Cursors alone, of files with nothing to ship, can wait as long.
-func (r *reader) due(ol *openLane, now time.Time) bool {
-	if now.Before(r.deadline(ol)) {
+// due says whether what the feed holds must be handed over now. While sealed
+// batches wait to be sent, another small one would only make the backlog slow:
+// its bytes are safe in their files, unless a file is about to go. Cursors
+// alone, of files with nothing to ship, can wait as long.
+func (r *reader) due(f *feed, now time.Time) bool {
+	if now.Before(r.deadline(f)) {
 		return false
 	}
-	if now.Sub(ol.since) >= fillLingerMax {
+	if now.Sub(f.since) >= fillLingerMax || f.hasIdleLane() {
 		return true
 	}
-	if ol.builder.Count() > 0 && ol.sealed <= ol.sentNext.Load() {
-		return true
-	}
-	for _, of := range ol.dirty {
+	for _, of := range f.dirty {
 		if of.hurry || !of.known {
 			return true
 		}
@@ -109,10 +105,10 @@ func (r *reader) due(ol *openLane, now time.Time) bool {
 }
 
 func (r *reader) sealDue(now time.Time) {
-	var due []*openLane
-	for _, ol := range r.open {
-		if r.due(ol, now) {
-			due = append(due, ol)
+	var due []*feed
+	for _, f := range r.open {
+		if r.due(f, now) {
+			due = append(due, f)
 		}
 	}
 	r.seal(due)
@@ -121,10 +117,10 @@ func (r *reader) sealDue(now time.Time) {
 // untilDue is how long the reader may sleep.
 func (r *reader) untilDue(now time.Time) time.Duration {
 	wait := pollInterval
-	for _, ol := range r.open {
-		d := r.deadline(ol).Sub(now)
+	for _, f := range r.open {
+		d := r.deadline(f).Sub(now)
 		if d <= 0 { // put off: at the next tick
-			linger := r.cfg.Sources[ol.block].Linger
+			linger := r.cfg.Sources[f.block].Linger
 			d = linger - now.Sub(r.start)%linger
 		}
 		wait = min(wait, d)
@@ -132,33 +128,44 @@ func (r *reader) untilDue(now time.Time) time.Duration {
 	return max(wait, time.Millisecond)
 }
 
-// seal hands over the open batches of these lanes, and the cursors of all files
+// seal hands over the open batches of these feeds, and the cursors of all files
 // with a line in them, in as few groups as the spool takes.
-func (r *reader) seal(lanes []*openLane) {
-	if len(lanes) == 0 {
+func (r *reader) seal(feeds []*feed) {
+	if len(feeds) == 0 {
 		return
 	}
 	g := &group{}
-	for _, ol := range lanes {
-		bytes := groupOverheadBytes + int64(kafka.SealBytesMax(ol.builder.Bytes())) + ol.filesBytes
+	for _, f := range feeds {
+		bytes := groupOverheadBytes + f.batchesBytes() + f.entriesBytes
 		if g.bytes > 0 && g.bytes+bytes > r.groupMax {
 			r.hand(g)
 			g = &group{}
 		}
 		g.bytes += bytes
-		r.sealLane(g, ol)
+		r.sealFeed(g, f)
 	}
 	r.hand(g)
 	kept := r.open[:0]
-	for _, ol := range r.open {
-		if ol.listed {
-			kept = append(kept, ol)
+	for _, f := range r.open {
+		if f.listed {
+			kept = append(kept, f)
 		}
 	}
 	clear(r.open[len(kept):])
 	r.open = kept
 }
 
+func (r *reader) sealFeed(g *group, f *feed) {
+	r.sealLane(g, f.lane)
+	for _, of := range f.dirty {
+		r.addCursor(g, of)
+	}
+	clear(f.dirty)
+	f.dirty, f.entriesBytes, f.listed = f.dirty[:0], 0, false
+}
+
+// sealLane puts the lane's open batch into a group, and into the hands of a
+// compressor.
 func (r *reader) sealLane(g *group, ol *openLane) {
 	if !ol.known {
 		ol.known = true
@@ -172,23 +179,22 @@ func (r *reader) sealLane(g *group, ol *openLane) {
 		ol.sealed = ol.next
 		g.batches = append(g.batches, b)
 		g.records += uint64(n)
+		select {
+		case r.work <- b:
+		case <-r.dead:
+		}
 	} else {
 		r.budget.give(ol.raw)
 		r.budget.give(ol.out)
 	}
 	ol.builder, ol.raw, ol.out = kafka.Builder{}, nil, nil
-	for _, of := range ol.dirty {
-		r.addCursor(g, of)
-	}
-	clear(ol.dirty)
-	ol.dirty, ol.filesBytes, ol.listed = ol.dirty[:0], 0, false
 }
 
 func (r *reader) addCursor(g *group, of *openFile) {
 	f, id := of.f, of.f.ID()
 	if f.FingerprintChanged() || !of.known {
 		fp := f.Fingerprint()
-		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.lane.id,
+		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.feed.lane.id,
 			Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
 		of.known = true
 	}
@@ -200,16 +206,8 @@ func spoolCursor(id uint64, c tail.Cursor) spool.Cursor {
 	return spool.Cursor{Source: id, Offset: c.Offset, Anchor: c.Anchor, AnchorBytes: c.AnchorBytes, State: spool.LineState(c.State), Part: c.Part}
 }
 
-// hand gives a group to the committer, and its batches to the compressors
-// first. It waits while the spool takes no more.
+// hand gives a group to the committer. It waits while the spool takes no more.
 func (r *reader) hand(g *group) {
-	for _, b := range g.batches {
-		select {
-		case r.work <- b:
-		case <-r.dead:
-			return
-		}
-	}
 	select {
 	case r.groups <- g:
 	case <-r.dead:
