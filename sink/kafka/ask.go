@@ -12,11 +12,12 @@ import (
 
 // reply is the answer to a question: an event for one lane, or metadata.
 type reply struct {
-	row   *row // nil: metadata
+	row   *row // nil: metadata, or the configuration of a topic
 	ev    Event
 	grant IdentityRecord // with EvGranted
 	meta  *Metadata
 	cut   *cutReply
+	conf  *topicReply
 	asked int64
 	err   error
 	what  string // what could not be done
@@ -43,7 +44,11 @@ func (s *Sink) ask(f func(ctx context.Context) reply) {
 }
 
 func (s *Sink) takeReply(p reply) {
-	if p.row == nil {
+	switch {
+	case p.conf != nil:
+		s.takeConfig(p.conf)
+		return
+	case p.row == nil:
 		s.takeMetadata(p)
 		return
 	}
@@ -62,8 +67,8 @@ func (s *Sink) takeReply(p reply) {
 
 func (s *Sink) askMetadata() {
 	topics := make([]string, 0, len(s.topics))
-	for t := range s.topics {
-		topics = append(topics, t)
+	for _, t := range s.topics {
+		topics = append(topics, t.name)
 	}
 	s.wanted, s.asking = false, true
 	asked := s.now()
@@ -99,6 +104,7 @@ func (s *Sink) takeMetadata(p reply) {
 	}
 	if p.err == nil {
 		s.recall()
+		s.learnTopics()
 	}
 }
 
@@ -162,7 +168,7 @@ func (s *Sink) chooseIdentity(r *row, err error) {
 		s.step(r, Event{Kind: EvQuestionFailed, Cause: routeCauses[state]})
 		return
 	}
-	r.want.Identity.Partition = PlaceLane(s.cfg.Host, r.info.Topic, r.info.Slot, int32(len(t.Partitions)))
+	r.want.Identity.Partition = s.partitionFor(r, int32(len(t.Partitions)))
 	s.grantIdentity(r)
 }
 

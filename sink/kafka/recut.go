@@ -60,6 +60,7 @@ func (s *Sink) large(r *row, ref *Ref) bool {
 // above it.
 func (s *Sink) learn(topic string, bytes int) {
 	s.limits[topic] = limit{bytes, s.now() + limitAgeMaxMs}
+	s.cfg.Topics.Get(topic).BatchBytesMax.Store(int32(bytes))
 	for _, r := range s.order {
 		if r.info.Topic == topic && r != s.cuts.busy && r.queue.len() > 0 && !r.lane.Room() && s.large(r, r.queue.at(0)) {
 			s.step(r, Event{Kind: EvLarge})

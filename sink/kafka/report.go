@@ -13,7 +13,7 @@ import (
 type stats struct {
 	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
 	maybeDoubled, lost, healed, found, newIdentities, damaged  atomic.Uint64
-	cutBatches, deadLetters, shifted                           atomic.Uint64
+	cutBatches, deadLetters, shifted, rePlaced                 atomic.Uint64
 	oldestMs                                                   atomic.Int64
 }
 
@@ -31,6 +31,7 @@ type Stats struct {
 	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
 	DeadLetters                uint64 // records that their topic does not take, kept in files
 	ShiftedRecords             uint64 // in their topic with another time, since it refused their own
+	RePlacedLanes              uint64 // of keys whose partition is gone: their records go to another
 	NewIdentities              uint64 // besides the one per lane and start
 	OldestUnackedMs            int64  // ms since 1970 of the newest record of the oldest batch without a durable ack; 0: none
 }
@@ -41,7 +42,7 @@ func (s *Sink) Stats() Stats {
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
 		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
-		CutBatches: x.cutBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
+		CutBatches: x.cutBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
 func (s *Sink) report(r *row, a Action) {
@@ -137,6 +138,7 @@ func (s *Sink) age() {
 		return
 	}
 	s.nextAge = now + 1000
+	s.awaitTopics()
 	oldest := int64(0)
 	for _, r := range s.order {
 		first := 0

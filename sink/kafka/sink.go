@@ -80,6 +80,7 @@ type SinkConfig struct {
 	Host      [16]byte // places this host's lanes on partitions
 	Transport Transport
 	Journal   Journal
+	Topics    *Topics            // what is learned of topics goes there; nil: nobody asks
 	NewReader func() FrameReader // one per sender; closed by nobody before the process ends
 	// AcksTimeoutMs is how long a broker may wait for its replicas; 0: ProduceTimeoutMs.
 	AcksTimeoutMs int32
@@ -95,8 +96,9 @@ type Sink struct {
 	beside
 
 	rows     map[uint32]*row
-	order    []*row         // rows as they came
-	topics   map[string]int // lanes by topic
+	order    []*row       // rows as they came
+	topics   []*laneTopic // as they came
+	topicOf  map[string]*laneTopic
 	routes   routes
 	asking   bool // a metadata request is out
 	wanted   bool // another is due
@@ -157,7 +159,7 @@ func NewSink(cfg SinkConfig) *Sink {
 	s := &Sink{
 		cfg: cfg, log: cfg.Logger, commands: make(chan command),
 		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
-		rows:  map[uint32]*row{}, topics: map[string]int{},
+		rows:  map[uint32]*row{}, topicOf: map[string]*laneTopic{},
 		senders: map[senderKey]*sender{},
 		quiet:   map[string]int64{},
 		limits:  map[string]limit{},
@@ -166,6 +168,9 @@ func NewSink(cfg SinkConfig) *Sink {
 		gate:    make(chan struct{}, questionsMax),
 	}
 	s.beside = s.real()
+	if s.cfg.Topics == nil {
+		s.cfg.Topics = new(Topics)
+	}
 	return s
 }
 
@@ -280,7 +285,7 @@ func (s *Sink) addLane(l *LaneStart) {
 	r.info.SentNext.Store(l.Head)
 	s.rows[l.ID] = r
 	s.order = append(s.order, r)
-	s.topics[l.Topic]++
+	s.addTopic(&l.LaneInfo)
 	// Rule 3 holds for idle lanes too: what was acked before this start may
 	// be gone.
 	s.step(r, Event{Kind: EvTick})
