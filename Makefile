@@ -11,7 +11,7 @@ BENCH       ?= .
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
 	$(GO) test -race -count=1 -timeout 5m -parallel 6 ./...
-	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
+	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The sequencer on real brokers that are killed, frozen, cut off and elected uncleanly: 15 to 20 minutes.
 test-long: kafka-note

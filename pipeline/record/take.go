@@ -1,0 +1,107 @@
+package record
+
+import (
+	"time"
+)
+
+// Peek returns the oldest finished record that passes the filters; the same one until Take. Those that do not pass are
+// taken and counted. false: none is finished, an older one is unfinished, or a rate limit says wait (Paused).
+func (s *Stream) Peek(now time.Time) (r *Record, ok bool) {
+	sc := s.sc
+	s.paused = time.Time{}
+	for !s.peeked {
+		if sc.head == len(sc.units) || !sc.units[sc.head].done {
+			return nil, false
+		}
+		u := &sc.units[sc.head]
+		if u.drop {
+			s.why = 0
+			s.pop()
+			continue
+		}
+		text := s.gather(u)
+		switch reason, drop := s.judge(text, now); {
+		case !s.paused.IsZero():
+			return nil, false
+		case drop:
+			s.why = 1 << reason
+			s.count++
+			s.pop()
+			continue
+		}
+		s.render(u, text, now)
+		s.peeked = true
+	}
+	return &s.rec, true
+}
+
+// Take takes the record that Peek returned.
+func (s *Stream) Take() {
+	if !s.peeked {
+		panic("BUG: record: Take without Peek")
+	}
+	s.limit.spend(len(s.rec.Value))
+	s.count++
+	s.pop()
+}
+
+// pop takes the first unit.
+func (s *Stream) pop() {
+	sc := s.sc
+	u := &sc.units[sc.head]
+	for why := u.why | s.why; why != 0; why &= why - 1 {
+		sc.Counts[lowest(why)]++
+	}
+	if u.stream != noStream {
+		s.taken[u.stream] = taken{to: u.end, discard: u.more}
+	}
+	if u.stream == noStream || u.linePart > 0 {
+		for k := range streams {
+			s.taken[k].discard = false
+		}
+	}
+	s.peeked = false
+	if sc.head++; sc.head == len(sc.units) {
+		sc.units, sc.parts, sc.arena, sc.head = sc.units[:0], sc.parts[:0], sc.arena[:0], 0
+	}
+}
+
+// gather returns the content of u. Only what is not one stretch already is copied.
+func (s *Stream) gather(u *unit) []byte {
+	sc := s.sc
+	if u.first < 0 {
+		return nil
+	}
+	if u.first == u.last {
+		return sc.parts[u.first].b
+	}
+	sc.joined = sc.joined[:0]
+	for i := u.first; i >= 0; i = sc.parts[i].next {
+		p := &sc.parts[i]
+		if p.newline {
+			sc.joined = append(sc.joined, '\n')
+		}
+		sc.joined = append(sc.joined, p.b...)
+	}
+	return sc.joined
+}
+
+// render makes the record.
+func (s *Stream) render(u *unit, text []byte, now time.Time) {
+	s.why = 0
+	if len(s.f.redact) > 0 {
+		text = s.redacted(text)
+	}
+	s.rec = Record{Value: text}
+	at, original := s.timeOf(u, text, now)
+	s.rec.TimeMs = at
+	if len(s.f.key) > 0 {
+		s.makeKey(u, text)
+	}
+	s.makeHeaders(u, original)
+	if s.f.envelope != nil {
+		s.rec.Value = s.wrap(u, text)
+	}
+}
+
+func (s *Stream) note(r Reason) { s.why |= 1 << r }

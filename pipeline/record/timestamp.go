@@ -1,0 +1,219 @@
+package record
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Timestamp says which time a record has.
+type Timestamp struct {
+	From   string // "", read: when the line was read. line, field:NAME, container: what stands there
+	Layout string // Go's, or one of rfc3339, unix, unix_ms, clf, syslog; "": rfc3339
+	Zone   string // of times that name none; "": UTC
+	After  string // line: the time stands behind the first of these; "": at the start
+
+	Guard    string        // what becomes of a time outside MaxAge and MaxAhead: "", keep, clamp (the nearest inside), now
+	MaxAge   time.Duration // 0: any
+	MaxAhead time.Duration
+}
+
+type timeFrom uint8
+
+const (
+	timeRead timeFrom = iota
+	timeLine
+	timeField
+	timeContainer
+)
+
+type timeRule struct {
+	from   timeFrom
+	field  []string
+	layout string
+	unit   int64 // of a number: so many make a second; 0: not a number
+	words  int   // of layout, between blanks
+	noYear bool
+	zone   *time.Location
+	after  []byte
+	guards bool
+	clamp  bool
+}
+
+var layouts = map[string]string{"": time.RFC3339Nano, "rfc3339": time.RFC3339Nano, "clf": "02/Jan/2006:15:04:05 -0700", "syslog": time.Stamp}
+
+func (f *Format) compileTime() error {
+	c, r := &f.cfg.Timestamp, &f.time
+	name, isField := strings.CutPrefix(c.From, "field:")
+	switch {
+	case c.From == "" || c.From == "read":
+	case c.From == "line":
+		r.from = timeLine
+	case c.From == "container":
+		if r.from = timeContainer; f.cfg.Container == NoContainer {
+			return wrong("timestamp.from", "is container, but the source has no container format")
+		}
+	case isField && name != "":
+		r.from, r.field = timeField, strings.Split(name, ".")
+	default:
+		return wrong("timestamp.from", "is %q; it is read, line, container or field:NAME", c.From)
+	}
+	switch c.Layout {
+	case "unix":
+		r.unit = 1
+	case "unix_ms":
+		r.unit = 1000
+	default:
+		r.layout = c.Layout
+		if l, ok := layouts[c.Layout]; ok {
+			r.layout = l
+		}
+		r.noYear = !strings.Contains(r.layout, "06")
+		if err := checkLayout(r.layout); err != nil {
+			return err
+		}
+	}
+	r.words = len(strings.Fields(r.layout))
+	zone, err := time.LoadLocation(c.Zone)
+	if err != nil {
+		return wrong("timestamp.zone", "%q is not a time zone that this host knows; as in Europe/Berlin, UTC or Local", c.Zone)
+	}
+	r.zone, r.after = zone, []byte(c.After)
+	switch c.Guard {
+	case "", "keep":
+	case "clamp", "now":
+		r.guards, r.clamp = true, c.Guard == "clamp"
+		if c.MaxAge == 0 && c.MaxAhead == 0 {
+			return wrong("timestamp.guard", "is %s, but neither max_age nor max_ahead is given", c.Guard)
+		}
+	default:
+		return wrong("timestamp.guard", "is %q; it is keep, clamp or now", c.Guard)
+	}
+	return nil
+}
+
+// checkLayout refuses a layout that does not even tell the hour.
+func checkLayout(layout string) error {
+	a := time.Date(2007, 8, 9, 10, 11, 12, 0, time.UTC).Format(layout)
+	b := time.Date(2007, 8, 9, 21, 11, 12, 0, time.UTC).Format(layout)
+	if a == b {
+		return wrong("timestamp.layout", "%q tells no time of day; write it as this moment would be written: 2006-01-02 15:04:05, or name one of rfc3339, unix, unix_ms, clf, syslog", layout)
+	}
+	return nil
+}
+
+// timeOf is the record's time in ms; original is the time that was found, if it was not kept, else 0.
+func (s *Stream) timeOf(u *unit, text []byte, now time.Time) (ms, original int64) {
+	r := &s.f.time
+	read := now.UnixMilli()
+	if r.from == timeRead {
+		return read, 0
+	}
+	var at []byte
+	switch r.from {
+	case timeLine:
+		at = text
+		if len(r.after) > 0 {
+			i := bytes.Index(at, r.after)
+			at = at[max(0, i+len(r.after)):]
+			if i < 0 {
+				at = nil
+			}
+		}
+	case timeField:
+		at, _ = lookUp(text, r.field)
+		at = bytes.Trim(at, `"`)
+	case timeContainer:
+		at = u.time
+	}
+	found, ok := r.parse(at, now)
+	if !ok {
+		s.note(NoTime)
+		return read, 0
+	}
+	if !r.guards {
+		return found, 0
+	}
+	c := &s.f.cfg.Timestamp
+	low, high := read-c.MaxAge.Milliseconds(), read+c.MaxAhead.Milliseconds()
+	kept := found
+	if c.MaxAge > 0 {
+		kept = max(kept, low)
+	}
+	if c.MaxAhead > 0 {
+		kept = min(kept, high)
+	}
+	if kept == found {
+		return found, 0
+	}
+	s.note(TimeClamped)
+	if !r.clamp {
+		kept = read
+	}
+	return kept, found
+}
+
+const timeBytesMax = 64
+
+// Years that a record may be of: what is outside is no time but garbage.
+const yearMin, yearMax = 1971, 2999
+
+// parse reads the time at the start of b.
+func (r *timeRule) parse(b []byte, now time.Time) (ms int64, ok bool) {
+	b = bytes.TrimLeft(b, " ")
+	if r.unit > 0 {
+		return r.parseNumber(b)
+	}
+	end, words := 0, 0
+	for end < len(b) && end < timeBytesMax {
+		if b[end] == ' ' && end > 0 && b[end-1] != ' ' {
+			if words++; words == r.words {
+				break
+			}
+		}
+		end++
+	}
+	for end > 0 && bytes.IndexByte([]byte("]),;:|\"\t"), b[end-1]) >= 0 {
+		end--
+	}
+	if end == 0 || !digit(b[end-1]) && !letter(b[end-1]) || !digit(b[0]) && !letter(b[0]) {
+		return 0, false
+	}
+	t, err := time.ParseInLocation(r.layout, string(b[:end]), r.zone)
+	if err != nil {
+		return 0, false
+	}
+	if r.noYear {
+		// The year that brings it nearest to now, and no more than a day ahead.
+		local := now.In(r.zone)
+		t = t.AddDate(local.Year(), 0, 0)
+		if t.After(now.Add(24 * time.Hour)) {
+			t = t.AddDate(-1, 0, 0)
+		}
+	}
+	if y := t.Year(); y < yearMin || y > yearMax {
+		return 0, false
+	}
+	return t.UnixMilli(), true
+}
+
+func (r *timeRule) parseNumber(b []byte) (ms int64, ok bool) {
+	end := 0
+	for end < len(b) && end < timeBytesMax && (digit(b[end]) || b[end] == '.') {
+		end++
+	}
+	if end == 0 {
+		return 0, false
+	}
+	x, err := strconv.ParseFloat(string(b[:end]), 64)
+	if err != nil || math.IsInf(x, 0) {
+		return 0, false
+	}
+	ms = int64(x * 1000 / float64(r.unit))
+	if y := time.UnixMilli(ms).UTC().Year(); y < yearMin || y > yearMax {
+		return 0, false
+	}
+	return ms, true
+}
