@@ -45,6 +45,8 @@ type Log struct {
 	totalBytes   int64             // of all files
 	asked        map[uint32]uint64 // lanes that may heal: from which index on, see AckedFrom
 	told         bool              // gaps were told since the last commit
+	doomed       []*segment        // given up, but the directory could not be changed
+	leftover     string            // path of a temporary file that could not be removed
 	settled      bool              // no ack, gap or segment since the last release
 	thinDue      bool              // a segment was made since the last thinning
 	thinning     bool              // its own writes do not start another
@@ -185,6 +187,14 @@ func (l *Log) Append(dst []Ref, batches []Batch, c *Commit) ([]Ref, error) {
 	}
 	refs := len(dst)
 	dst, err = l.writeGroup(dst, batches)
+	if full := orFull(err); full != err {
+		// What was written of it never counts: the next segment says that this
+		// one ends before it. If there is none when all stops, and even its
+		// commit is there, it is the last thing that happened.
+		l.newest().closed = true
+		l.stats.refused.Add(1)
+		return dst[:refs], full
+	}
 	if err != nil {
 		return dst[:refs], l.fail(fmt.Errorf("spool: write to segment %d: %w", l.newest().number, err))
 	}
@@ -284,7 +294,7 @@ func (l *Log) endBefore() int64 {
 func (l *Log) makeRoom(groupBytes int64, newLines bool) (moved bool, err error) {
 	before := l.durable
 	err = l.tryRoom(groupBytes, newLines)
-	if errors.Is(err, ErrFull) && !l.thinning {
+	if errors.Is(err, ErrFull) && !l.thinning && !isDenied(err) {
 		before = position{} // copies may have been appended meanwhile
 		freed, ferr := l.freeMore(newLines)
 		switch {
@@ -345,7 +355,7 @@ func (l *Log) tryRoom(groupBytes int64, newLines bool) error {
 		}
 	}
 	s := l.newest()
-	if s.end+groupBytes > s.fileSize {
+	if groupBytes > s.room() {
 		return l.roll(groupBytes, newLines)
 	}
 	if unsynced := s.end - l.durable.byte; unsynced > 0 && unsynced+groupBytes > l.segmentBytes/2 {

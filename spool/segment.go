@@ -34,6 +34,7 @@ type segment struct {
 	diskBytes int64 // what it takes of the volume: less than fileSize once it is thinned
 	residue   int64 // dead bytes that the last thinning could not free
 	end       int64 // bytes of frames; grows while it is the newest
+	closed    bool  // a write behind its end failed: nothing more is appended
 	cut       bool  // see segmentEnd
 	lanes     map[uint32]laneSpan
 	blocker   uint32 // the lane that kept it alive when that was asked last
@@ -56,6 +57,14 @@ func (s *segment) note(lane uint32, from, to uint64, frameBytes int64) {
 		frameBytes += have.bytes
 	}
 	s.lanes[lane] = laneSpan{span{from, to}, frameBytes}
+}
+
+// room is what may be appended.
+func (s *segment) room() int64 {
+	if s.closed {
+		return 0
+	}
+	return s.fileSize - s.end
 }
 
 func newSegment(number uint32, seed uint64, fileSize, end int64) *segment {
@@ -157,7 +166,7 @@ func (l *Log) ensureSpares() (ok bool, err error) {
 			return false, nil
 		}
 		if err != nil {
-			return false, fmt.Errorf("spool: write a spare segment: %w", err)
+			return false, orFull(fmt.Errorf("spool: write a spare segment: %w", err))
 		}
 		l.free = append(l.free, freeFile{number, l.segmentBytes})
 		l.addBytes(l.segmentBytes)
@@ -183,6 +192,9 @@ func (l *Log) makeFile(name string, fill func(vfs.File) error) error {
 // unless keepSpares are to stay. ErrFull: none of these.
 func (l *Log) takeFile(number uint32, needBytes int64, keepSpares int) (vfs.File, int64, error) {
 	size := max(l.segmentBytes, needBytes)
+	if err := l.removeLeftover(); err != nil {
+		return nil, 0, orFull(err)
+	}
 	if len(l.free) <= sparesMin {
 		f, err := l.createSegmentFile(number, size)
 		if !errors.Is(err, ErrFull) || len(l.free) <= keepSpares {
@@ -191,12 +203,35 @@ func (l *Log) takeFile(number uint32, needBytes int64, keepSpares int) (vfs.File
 	}
 	free := l.free[len(l.free)-1]
 	if err := l.fs.Rename(l.path(freeName(free.number)), l.path(tempName(number))); err != nil {
-		return nil, 0, fmt.Errorf("spool: recycle a segment: %w", err)
+		return nil, 0, orFull(fmt.Errorf("spool: recycle a segment: %w", err))
+	}
+	f, err := l.openRecycled(&free, number, size, needBytes)
+	if err != nil {
+		if rerr := l.fs.Rename(l.path(tempName(number)), l.path(freeName(free.number))); rerr != nil {
+			return nil, 0, fmt.Errorf("%w; and it could not be put back: %w", err, rerr)
+		}
+		return nil, 0, orFull(err)
 	}
 	l.free = l.free[:len(l.free)-1]
+	return f, free.fileSize, nil
+}
+
+// removeLeftover deletes what an attempt to make a segment left behind.
+func (l *Log) removeLeftover() error {
+	if l.leftover == "" {
+		return nil
+	}
+	if err := l.fs.Remove(l.leftover); err != nil {
+		return fmt.Errorf("spool: make a segment: %w", err)
+	}
+	l.leftover = ""
+	return nil
+}
+
+func (l *Log) openRecycled(free *freeFile, number uint32, size, needBytes int64) (vfs.File, error) {
 	f, err := l.fs.OpenFile(l.path(tempName(number)), vfs.Write)
 	if err != nil {
-		return nil, 0, fmt.Errorf("spool: recycle a segment: %w", err)
+		return nil, fmt.Errorf("spool: recycle a segment: %w", err)
 	}
 	if free.fileSize < size {
 		err := f.Allocate(size)
@@ -205,10 +240,10 @@ func (l *Log) takeFile(number uint32, needBytes int64, keepSpares int) (vfs.File
 			l.addBytes(size - free.fileSize)
 			free.fileSize = size
 		case !vfs.IsNoSpace(err) || free.fileSize < needBytes:
-			return nil, 0, errors.Join(fmt.Errorf("spool: grow segment %d to %d bytes: %w", number, size, err), f.Close())
+			return nil, errors.Join(fmt.Errorf("spool: grow segment %d to %d bytes: %w", number, size, err), f.Close())
 		}
 	}
-	return f, free.fileSize, nil
+	return f, nil
 }
 
 // createSegmentFile makes a new file; ErrFull if there is no room for it.
@@ -230,14 +265,15 @@ func (l *Log) makeSegmentFile(number uint32, size int64) (vfs.File, error) {
 	f, err := l.fs.OpenFile(name, vfs.Create)
 	if err == nil {
 		if err = f.Allocate(size); err != nil {
-			err = errors.Join(err, f.Close(), l.fs.Remove(name))
+			l.leftover = name
+			err = errors.Join(err, f.Close(), l.removeLeftover())
 		}
 	}
 	if vfs.IsNoSpace(err) {
 		return nil, ErrFull
 	}
 	if err != nil {
-		return nil, fmt.Errorf("spool: make segment %d: %w", number, err)
+		return nil, orFull(fmt.Errorf("spool: make segment %d: %w", number, err))
 	}
 	l.addBytes(size)
 	return f, nil
@@ -303,7 +339,13 @@ func (l *Log) roll(groupBytes int64, newLines bool) error {
 	patchPreface(payload, preface{position{number, end}, l.newest().end})
 	l.stage = appendCommitFrame(l.stage[:0], kindCheckpoint, seed, 0, payload)
 	if _, err := f.WriteAt(l.stage, 0); err != nil {
-		return fmt.Errorf("spool: write the checkpoint of segment %d: %w", number, err)
+		err = fmt.Errorf("spool: write the checkpoint of segment %d: %w", number, err)
+		if cerr := f.Close(); cerr != nil {
+			return errors.Join(err, cerr)
+		}
+		l.addBytes(-fileSize)
+		l.leftover = l.path(tempName(number))
+		return orFull(errors.Join(err, l.removeLeftover()))
 	}
 	return l.publish(f, newSegment(number, seed, fileSize, end))
 }
@@ -397,17 +439,26 @@ func (l *Log) release(retainBytes int64, kept int) (count int, err error) {
 }
 
 // giveUp takes segments out of the log and gives their files back. A crash on
-// the way leaves files that no checkpoint lists, or segments that nobody needs.
+// the way leaves files that no checkpoint lists, or segments that nobody needs;
+// a directory that cannot be changed now leaves them for later.
 func (l *Log) giveUp(gone []*segment) error {
-	if len(gone) == 0 {
-		return nil
+	if len(gone) > 0 {
+		l.segments = slices.DeleteFunc(l.segments, func(s *segment) bool { return slices.Contains(gone, s) })
+		l.publishTable() // first: no reader opens what is about to be recycled
+		l.doomed = append(l.doomed, gone...)
 	}
-	l.segments = slices.DeleteFunc(l.segments, func(s *segment) bool { return slices.Contains(gone, s) })
-	l.publishTable() // first: no reader opens what is about to be recycled
-	for _, s := range gone {
-		if err := l.recycle(s); err != nil {
+	changed := false
+	for len(l.doomed) > 0 {
+		s := l.doomed[0]
+		if err := l.recycle(s); orFull(err) != err {
+			break
+		} else if err != nil {
 			return fmt.Errorf("spool: release segment %d: %w", s.number, err)
 		}
+		l.doomed, changed = l.doomed[1:], true
+	}
+	if !changed {
+		return nil
 	}
 	if err := l.fs.SyncDir(l.dir); err != nil {
 		return fmt.Errorf("spool: sync directory %s: %w", l.dir, err)
@@ -420,8 +471,11 @@ func (l *Log) giveUp(gone []*segment) error {
 // here.
 func (l *Log) recycle(s *segment) error {
 	if len(l.free) >= freeKeepMax || s.diskBytes < l.options.segmentBytes {
+		if err := l.fs.Remove(l.path(s.name())); err != nil {
+			return err
+		}
 		l.addBytes(-s.diskBytes)
-		return l.fs.Remove(l.path(s.name()))
+		return nil
 	}
 	number := l.freeNext
 	l.freeNext++

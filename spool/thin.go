@@ -66,16 +66,20 @@ type laneRef struct {
 // counts in proportion.
 func (l *Log) liveBytes(s *segment) (live int64) {
 	for id, span := range s.lanes {
-		lane := l.state.lanes[id]
-		switch {
-		case lane == nil || span.to <= lane.head:
-		case span.from >= lane.head:
-			live += span.bytes
-		default:
-			live += int64(float64(span.bytes) * float64(span.to-lane.head) / float64(span.to-span.from))
-		}
+		live += l.liveOf(id, span)
 	}
 	return live
+}
+
+func (l *Log) liveOf(id uint32, span laneSpan) int64 {
+	lane := l.state.lanes[id]
+	switch {
+	case lane == nil || span.to <= lane.head:
+		return 0
+	case span.from >= lane.head:
+		return span.bytes
+	}
+	return int64(float64(span.bytes) * float64(span.to-lane.head) / float64(span.to-span.from))
 }
 
 // thin frees the dead parts of segments that a lane keeps, beyond retainBytes of
@@ -190,6 +194,9 @@ func (l *Log) punch(s *segment, live []laneRef) error {
 		return nil
 	}
 	f, err := l.fs.OpenFile(l.path(s.name()), vfs.Write)
+	if isDenied(err) {
+		return nil // for now
+	}
 	if err != nil {
 		return fmt.Errorf("spool: thin segment %d: %w", s.number, err)
 	}
@@ -270,7 +277,7 @@ func (c *carrier) carry(s *segment, live []laneRef) (done bool, err error) {
 		return false, nil
 	}
 	// The last spares are not for this, unless one comes back for the one taken.
-	if room := c.newest().fileSize - c.newest().end; bytes+c.GroupBytesMax()/2 > room && len(c.free) <= sparesMin && s.diskBytes < c.options.segmentBytes {
+	if room := c.newest().room(); bytes+c.GroupBytesMax()/2 > room && len(c.free) <= sparesMin && s.diskBytes < c.options.segmentBytes {
 		return false, nil
 	}
 	batches, err := c.readLive(s, live)

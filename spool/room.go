@@ -1,0 +1,66 @@
+package spool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"syscall"
+
+	"shipper/internal/vfs"
+)
+
+// What a full spool is, and who fills it.
+
+// fullError is ErrFull with a cause beyond the limits: the volume or the
+// directory refuses. Nothing of the call counts; it may be tried again.
+type fullError struct{ cause error }
+
+func (e *fullError) Error() string   { return ErrFull.Error() + ": " + e.cause.Error() }
+func (e *fullError) Is(t error) bool { return t == ErrFull }
+func (e *fullError) Unwrap() error   { return e.cause }
+
+// orFull makes a *fullError of an error that may pass by itself: no space, or a
+// directory or volume that may not be changed now. Never for a sync, after which
+// nobody knows what is durable.
+func orFull(err error) error {
+	if vfs.IsNoSpace(err) || isDenied(err) {
+		if !errors.Is(err, ErrFull) {
+			return &fullError{err}
+		}
+	}
+	return err
+}
+
+// isDenied tells whether more room would not help.
+func isDenied(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
+// Room is about how many bytes of new lines fit before the spool is full: what
+// the newest segment has left and the files that may still be made, within
+// MaxBytes and above MinFreeBytes. A group does not span segments, so of each
+// file a quarter is left out of account.
+func (l *Log) Room() (int64, error) {
+	u, err := l.fs.Usage(l.dir)
+	if err != nil {
+		return 0, fmt.Errorf("spool: ask the volume of %s for its free space: %w", l.dir, err)
+	}
+	l.stats.freeBytes.Store(u.FreeBytes)
+	files := min(l.options.MaxBytes-l.totalBytes, u.FreeBytes-l.options.MinFreeBytes)/l.segmentBytes + int64(len(l.free)-sparesMin)
+	if files < 0 {
+		return 0, nil
+	}
+	return l.newest().room() + files*(l.segmentBytes/4*3), nil
+}
+
+// LiveBytes adds up what of each lane's batches still is to be sent: bytes of
+// their frames, about. add is called for each lane and segment.
+func (l *Log) LiveBytes(add func(lane uint32, bytes int64)) {
+	for _, s := range l.segments {
+		for id, span := range s.lanes {
+			if n := l.liveOf(id, span); n > 0 {
+				add(id, n)
+			}
+		}
+	}
+}
