@@ -16,6 +16,8 @@ type lane struct {
 	slot   uint32
 	reader int
 
+	shared *kafka.Topic
+
 	// sentNext is the index behind the last batch that was sent. The sink
 	// writes it; the lane's reader lets its open batch fill while sealed
 	// ones wait.
@@ -29,13 +31,15 @@ func (l *lane) info(block string) kafka.LaneInfo {
 // batch is a sealed batch on its way from a reader through a compressor to the
 // committer; each owns it in turn.
 type batch struct {
-	lane    *lane
-	first   uint64
-	records kafka.Builder // raw; its buffer goes back to the budget once compressed
-	raw     []byte
-	out     []byte // room for the compressed records; goes back once spooled
-	sealed  kafka.Sealed
-	ready   chan struct{} // closed by the compressor
+	lane     *lane
+	first    uint64
+	count    int
+	bytesMax int64         // in the spool
+	records  kafka.Builder // raw; its buffer goes back to the budget once compressed
+	raw      []byte
+	out      []byte // room for the compressed records; goes back once spooled
+	sealed   kafka.Sealed
+	ready    chan struct{} // closed by the compressor
 }
 
 // group is what becomes durable as one: batches, and the offsets up to which
@@ -59,6 +63,8 @@ const (
 	groupOverheadBytes = 4 << 10 // frame headers, and the entry of one lane
 	filesBytesMin      = 16 << 10
 	pathBytesMax       = 5 << 10 // entries of one file
+	laneEntryBytes     = 64      // but for its names
+	frameBytes         = 256     // of a batch beside its records, and the padding
 	fileEntriesBytes   = 160     // of a file's source and cursor entries, but for its names
 )
 
@@ -67,6 +73,9 @@ const (
 func batchBytes(lineBytesMax int, groupMax int64) int {
 	return max(int(min(batchBytesMax, groupMax*7/8)), lineBytesMax+kafka.RecordOverheadMax)
 }
+
+// heldBytes is what a batch of raw bytes takes in the spool, at most.
+func heldBytes(raw int) int64 { return int64(kafka.SealBytesMax(raw)) + frameBytes }
 
 // filesBytes is what is left in a group beside a full batch, for the entries
 // of the files with lines in it: a batch that is fed by many files is ended

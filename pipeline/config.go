@@ -62,7 +62,8 @@ type Source struct {
 	Exclude      []string
 	Topic        string
 	StartAtEnd   bool
-	Lanes        int // 0: auto, four per topic shared by its blocks
+	Lanes        int  // 0: auto, four per topic shared by its blocks
+	ByKey        bool // records go to partitions by their keys, not by their files
 	Linger       time.Duration
 	LineBytesMax int
 	Oversize     string // split, cut or skip

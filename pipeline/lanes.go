@@ -3,9 +3,11 @@ package pipeline
 import (
 	"encoding/binary"
 	"regexp"
+	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
 
+	"shipper/sink/kafka"
 	"shipper/spool"
 	"shipper/tail"
 )
@@ -21,11 +23,13 @@ type dispatch struct {
 	readers    []*reader
 	lanes      map[uint32]*lane
 	byKey      map[laneKey]*lane
-	next       map[uint32]uint64 // next index of lanes that came from the spool and have not been handed out
-	files      map[uint64]uint32 // source -> lane, from the spool and since
+	next       map[uint32]uint64    // next index of lanes that came from the spool and have not been handed out
+	siblings   map[laneKey][]handed // by the key of their home lane, until that is handed out
+	files      map[uint64]uint32    // source -> lane, from the spool and since
 	blocks     map[string]int
 	slots      []slots // by block
-	nextLane   uint32
+	topics     *kafka.Topics
+	ids        *atomic.Uint32 // the last lane's; readers open lanes by key
 	nextSource uint64
 }
 
@@ -43,7 +47,11 @@ const lanesAuto = 4 // per topic and host, shared by its blocks
 
 func newDispatch(cfg *Config, readers []*reader) *dispatch {
 	d := &dispatch{cfg: cfg, readers: readers, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
-		files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources), nextLane: 1, nextSource: 1}
+		siblings: map[laneKey][]handed{}, files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
+		topics: new(kafka.Topics), ids: new(atomic.Uint32), nextSource: 1}
+	for _, r := range readers {
+		r.ids = d.ids
+	}
 	for i := range cfg.Sources {
 		d.blocks[cfg.Sources[i].Name] = i
 	}
@@ -75,11 +83,24 @@ func (d *dispatch) recover(s *spool.LaneState) *lane {
 	if !ok {
 		block = -1
 	}
-	l := &lane{id: s.ID, block: block, topic: s.Topic, slot: s.Slot, reader: int(s.ID) % len(d.readers)}
-	d.lanes[l.id] = l
-	d.byKey[laneKey{s.Block, s.Topic, s.Slot}] = l
+	l := d.add(laneKey{s.Block, s.Topic, s.Slot}, s.ID, block)
 	d.next[l.id] = s.Next
-	d.nextLane = max(d.nextLane, l.id+1)
+	if l.keyed() && s.Slot != kafka.KeyedSlot {
+		home := laneKey{s.Block, s.Topic, kafka.KeyedSlot}
+		d.siblings[home] = append(d.siblings[home], handed{l, s.Next, true})
+	}
+	d.ids.Store(max(d.ids.Load(), l.id))
+	return l
+}
+
+// add makes a lane. All lanes by key of a block belong to one reader, since it
+// seals them together.
+func (d *dispatch) add(key laneKey, id uint32, block int) *lane {
+	l := &lane{id: id, block: block, topic: key.topic, slot: key.slot, reader: int(id) % len(d.readers), shared: d.topics.Get(key.topic)}
+	if l.keyed() && block >= 0 {
+		l.reader = block % len(d.readers)
+	}
+	d.lanes[id], d.byKey[key] = l, l
 	return l
 }
 
@@ -95,8 +116,10 @@ func (d *dispatch) Open(f *tail.File) {
 		f.SetID(d.nextSource)
 		d.nextSource++
 	}
-	h.lane = d.laneOf(f)
-	h.next, h.laneKnown = d.next[h.lane.id]
+	key, l := d.laneOf(f)
+	h.lane, h.siblings = l, d.siblings[key]
+	h.next, h.known = d.next[l.id]
+	delete(d.siblings, key)
 	r := d.readers[h.lane.reader]
 	r.mail.mu.Lock()
 	r.mail.files = append(r.mail.files, h)
@@ -120,23 +143,23 @@ func (d *dispatch) Gone(id uint64) {
 }
 
 // laneOf is the file's lane: the one it has, unless the block writes to another
-// topic now.
-func (d *dispatch) laneOf(f *tail.File) *lane {
+// topic now, or in another way. By key it is the lane of partition 0, where the
+// file is noted.
+func (d *dispatch) laneOf(f *tail.File) (laneKey, *lane) {
 	block := d.blocks[f.Block()]
-	topic := d.cfg.Sources[block].Topic
-	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == topic {
-		return l
+	s := &d.cfg.Sources[block]
+	key := laneKey{f.Block(), s.Topic, kafka.KeyedSlot}
+	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == s.Topic && l.keyed() == s.ByKey {
+		key.slot = l.slot
+	} else if !s.ByKey {
+		key.slot = d.slots[block].of(family(f.Path()))
 	}
-	key := laneKey{f.Block(), topic, d.slots[block].of(family(f.Path()))}
 	l := d.byKey[key]
 	if l == nil {
-		l = &lane{id: d.nextLane, block: block, topic: topic, slot: key.slot}
-		l.reader = int(l.id) % len(d.readers)
-		d.nextLane++
-		d.lanes[l.id], d.byKey[key] = l, l
+		l = d.add(key, d.ids.Add(1), block)
 	}
 	d.files[f.ID()] = l.id
-	return l
+	return key, l
 }
 
 // rotated is what rotation programs put behind a name: numbers, dates, a

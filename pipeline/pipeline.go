@@ -164,8 +164,8 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	}
 	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal()}
 	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
-		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()),
-		NewReader:     func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
+		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()), Topics: a.files.topics,
+		NewReader: func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
 	a.commits.sink = a.sink
 	return a.restore(rec)
 }

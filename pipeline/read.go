@@ -2,10 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"encoding/binary"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 
 	"shipper/spool"
 	"shipper/tail"
@@ -30,6 +33,8 @@ type reader struct {
 	groups   chan<- *group
 	dead     <-chan struct{} // the committer has ended: nothing more is taken
 	groupMax int64
+	key      func(line []byte) (key []byte, ok bool) // nil: records have none
+	ids      *atomic.Uint32                          // the last lane's
 	mail     mailbox
 	notify   chan struct{} // a file has grown, mail has come or the budget has bytes again
 	stats    readStats
@@ -47,8 +52,15 @@ type reader struct {
 // read to their end: so the lines of a path stay in order through rotations.
 type generations struct {
 	name   string
-	open   int    // files in the reader's hands
-	unread uint64 // round in which an older one had bytes left
+	hash   [8]byte // of name: the key of records without one
+	open   int     // files in the reader's hands
+	unread uint64  // round in which an older one had bytes left
+}
+
+func newGenerations(name string) *generations {
+	g := &generations{name: name}
+	binary.BigEndian.PutUint64(g.hash[:], xxhash.Sum64String(name))
+	return g
 }
 
 // openFile is a file in this reader's hands.
@@ -86,10 +98,17 @@ type mailbox struct {
 }
 
 type handover struct {
-	f                    *tail.File
-	lane                 *lane
-	next                 uint64 // of the lane, if the reader does not have it yet
-	laneKnown, fileKnown bool
+	f         *tail.File
+	fileKnown bool
+	handed
+	siblings []handed // the first time, by key: the other lanes of the block and topic
+}
+
+// handed is a lane that a reader does not have yet.
+type handed struct {
+	lane  *lane
+	next  uint64
+	known bool // to the spool
 }
 
 func (r *reader) run(ctx context.Context) {
@@ -125,7 +144,7 @@ func (r *reader) takeMail(now time.Time) {
 	for _, h := range files {
 		f := r.feeds[h.lane.id]
 		if f == nil {
-			f = newFeed(h)
+			f = r.newFeed(&h)
 			r.feeds[h.lane.id] = f
 		}
 		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
@@ -156,6 +175,11 @@ func (r *reader) touch(of *openFile, now time.Time) {
 		f.dirty = append(f.dirty, of)
 		f.entriesBytes += fileEntriesBytes + int64(len(of.f.Path())+len(of.f.Block()))
 	}
+	r.list(f, now)
+}
+
+// list notes that the feed holds something to hand over.
+func (r *reader) list(f *feed, now time.Time) {
 	if !f.listed {
 		f.listed, f.since = true, now
 		r.open = append(r.open, f)
@@ -173,7 +197,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	r.round++
 	for _, of := range r.files {
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval
-		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round {
+		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round && r.ready(of.feed, now) {
 			of.readAt = now
 			blocked = r.turn(of, now)
 		}
@@ -246,20 +270,27 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 // fit is put back first, so that the cursors of the group that is handed over
 // are before it.
 func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
-	ms, ol, lines := now.UnixMilli(), of.feed.lane, uint64(0)
+	ms, lines := now.UnixMilli(), uint64(0)
 	for {
 		line, ok := of.f.Next()
 		if !ok {
 			break
 		}
-		if !ol.builder.Fits(0, len(line.Bytes)) {
+		key, hasKey := r.keyOf(line.Bytes)
+		ol := r.laneOf(of, key, hasKey)
+		if ol == nil {
 			of.f.Back(line)
-			if blocked = !r.room(of, ol, len(line.Bytes)); blocked {
+			r.sealFull(of)
+			continue
+		}
+		if !ol.builder.Fits(len(key), len(line.Bytes)) {
+			of.f.Back(line)
+			if blocked = !r.room(of, ol, len(key)+len(line.Bytes)); blocked {
 				break
 			}
 			continue
 		}
-		ol.builder.Append(ms, nil, line.Bytes, false)
+		ol.builder.Append(ms, key, line.Bytes, hasKey)
 		lines++
 	}
 	r.stats.lines.Add(lines)
@@ -273,7 +304,11 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 	if n == 0 {
 		return false
 	}
-	ol := of.feed.lane
+	ol := r.laneOf(of, nil, false)
+	if ol == nil {
+		r.sealFull(of)
+		ol = r.laneOf(of, nil, false)
+	}
 	if !ol.builder.Fits(0, n) && !r.room(of, ol, n) {
 		return true
 	}
@@ -286,6 +321,14 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 		r.stats.lines.Add(1)
 	}
 	return false
+}
+
+// keyOf is the key of a line.
+func (r *reader) keyOf(line []byte) ([]byte, bool) {
+	if r.key == nil {
+		return nil, false
+	}
+	return r.key(line)
 }
 
 // wake makes the reader look at its mail and its files.

@@ -24,6 +24,8 @@ type bench struct {
 	largest atomic.Int64  // group, in bytes
 	records atomic.Uint64 // in groups
 	batch   atomic.Int64  // largest, in bytes
+	keep    bool          // groups and their buffers
+	groups  []*group      // kept; read them when records has what is awaited
 }
 
 func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
@@ -48,12 +50,18 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	go func() {
 		for g := range groups {
 			x.largest.Store(max(x.largest.Load(), g.bytes))
-			x.records.Add(g.records)
 			for _, y := range g.batches {
 				<-y.ready
 				x.batch.Store(max(x.batch.Load(), int64(kafka.HeaderBytes+len(y.sealed.Records))))
-				b.give(y.out)
 			}
+			if x.keep {
+				x.groups = append(x.groups, g)
+			} else {
+				for _, y := range g.batches {
+					b.give(y.out)
+				}
+			}
+			x.records.Add(g.records)
 		}
 	}()
 	tb.Cleanup(func() { close(work); close(groups) })

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"shipper/sink/kafka"
@@ -11,17 +12,25 @@ import (
 // When a reader ends a batch, and what it hands over with it.
 
 // room makes the lane's builder take one more record of n bytes: with a larger
-// buffer, or with an empty one after the full batch was handed over. False: the
-// budget has nothing left; it will tell.
+// buffer, or with an empty one after the full batch was handed over or set
+// aside. False: the budget has nothing left; it will tell.
 func (r *reader) room(of *openFile, ol *openLane, n int) bool {
 	most := batchBytes(r.source(of).LineBytesMax, r.groupMax)
 	need := ol.builder.Bytes() + n + kafka.RecordOverheadMax
 	if need > most || ol.builder.Count() == kafka.RecordsMax {
-		r.sealFull(of)
+		if of.feed.keyed != nil {
+			r.setAside(of.feed, ol)
+		} else {
+			r.sealFull(of)
+		}
 		need = n + kafka.RecordOverheadMax
 	}
 	want := min(most, max(need, ol.size, 4*cap(ol.raw), bufferBytesMin))
-	if r.grow(ol, want, most) || want > need && r.grow(ol, need, most) {
+	if k := of.feed.keyed; k != nil && of.feed.held+heldBytes(want) > k.heldMax && r.close(of) {
+		need = n + kafka.RecordOverheadMax
+		want = min(most, max(need, ol.size, bufferBytesMin))
+	}
+	if r.grow(of.feed, ol, want, most) || want > need && r.grow(of.feed, ol, need, most) {
 		return true
 	}
 	// Nothing left: what this reader holds is part of the reason. It reads on
@@ -42,25 +51,42 @@ func (r *reader) markCursor(of *openFile) {
 }
 
 func (r *reader) sealFull(of *openFile) {
-	r.markCursor(of)
-	if !of.feed.listed {
+	if !r.close(of) {
 		panic("BUG: a full batch holds no line of a file whose cursor moved")
 	}
-	r.seal([]*feed{of.feed})
+}
+
+// close hands over what the file's feed holds. False: it holds no record.
+func (r *reader) close(of *openFile) bool {
+	r.markCursor(of)
+	if of.feed.listed {
+		r.seal([]*feed{of.feed})
+		return true
+	}
+	return false
 }
 
 // sealCrowd ends a group that so many files have fed that the entries of one
 // more might not fit into it.
 func (r *reader) sealCrowd(f *feed) {
-	if f.entriesBytes > filesBytes(r.cfg.Sources[f.block].LineBytesMax, r.groupMax)-pathBytesMax {
+	if f.entriesBytes > r.entriesMax(f) {
 		r.seal([]*feed{f})
 	}
+}
+
+// entriesMax is how many bytes of entries leave room for one more file's beside
+// all batches that the feed may hold.
+func (r *reader) entriesMax(f *feed) int64 {
+	if f.keyed != nil {
+		return r.groupMax - groupOverheadBytes - f.keyed.heldMax - pathBytesMax
+	}
+	return filesBytes(r.cfg.Sources[f.block].LineBytesMax, r.groupMax) - pathBytesMax
 }
 
 // grow moves the open batch into a buffer for size bytes, with room beside it
 // for the compressed records, so that sealing never has to wait. Buffers come in
 // powers of two; a batch never uses more than most of one.
-func (r *reader) grow(ol *openLane, size, most int) bool {
+func (r *reader) grow(f *feed, ol *openLane, size, most int) bool {
 	raw := r.budget.take(size)
 	if raw == nil {
 		return false
@@ -71,6 +97,11 @@ func (r *reader) grow(ol *openLane, size, most int) bool {
 		r.budget.give(raw)
 		return false
 	}
+	if ol.raw == nil {
+		f.filling = append(f.filling, ol)
+	}
+	f.held += heldBytes(room) - ol.held
+	ol.held = heldBytes(room)
 	ol.builder.Grow(raw[:0:room])
 	r.budget.give(ol.raw)
 	r.budget.give(ol.out)
@@ -156,7 +187,17 @@ func (r *reader) seal(feeds []*feed) {
 }
 
 func (r *reader) sealFeed(g *group, f *feed) {
-	r.sealLane(g, f.lane)
+	f.addLanes(g, r.cfg.Sources[f.block].Name)
+	for _, ol := range f.filling {
+		r.sealLane(f, ol)
+	}
+	for _, b := range f.aside {
+		g.records += uint64(b.count)
+	}
+	g.batches = append(g.batches, f.aside...)
+	clear(f.filling)
+	clear(f.aside)
+	f.filling, f.aside, f.held = f.filling[:0], f.aside[:0], 0
 	for _, of := range f.dirty {
 		r.addCursor(g, of)
 	}
@@ -164,21 +205,23 @@ func (r *reader) sealFeed(g *group, f *feed) {
 	f.dirty, f.entriesBytes, f.listed = f.dirty[:0], 0, false
 }
 
-// sealLane puts the lane's open batch into a group, and into the hands of a
+// setAside ends a lane's open batch before its group is closed.
+func (r *reader) setAside(f *feed, ol *openLane) {
+	i := slices.Index(f.filling, ol)
+	f.filling = slices.Delete(f.filling, i, i+1)
+	f.held += heldBytes(ol.builder.Bytes()) - ol.held
+	r.sealLane(f, ol)
+}
+
+// sealLane ends the lane's open batch and puts it into the hands of a
 // compressor.
-func (r *reader) sealLane(g *group, ol *openLane) {
-	if !ol.known {
-		ol.known = true
-		g.lanes = append(g.lanes, ol.lane)
-		g.commit.Lanes = append(g.commit.Lanes, spool.Lane{ID: ol.id, Block: r.cfg.Sources[ol.block].Name, Topic: ol.topic, Slot: ol.slot})
-	}
+func (r *reader) sealLane(f *feed, ol *openLane) {
 	if n := ol.builder.Count(); n > 0 {
-		b := &batch{lane: ol.lane, first: ol.next, records: ol.builder, raw: ol.raw, out: ol.out, ready: make(chan struct{})}
+		b := &batch{lane: ol.lane, first: ol.next, count: n, bytesMax: heldBytes(ol.builder.Bytes()), records: ol.builder, raw: ol.raw, out: ol.out, ready: make(chan struct{})}
 		ol.size = ol.builder.Bytes()
 		ol.next += uint64(n)
 		ol.sealed = ol.next
-		g.batches = append(g.batches, b)
-		g.records += uint64(n)
+		f.aside = append(f.aside, b)
 		select {
 		case r.work <- b:
 		case <-r.dead:
@@ -187,14 +230,14 @@ func (r *reader) sealLane(g *group, ol *openLane) {
 		r.budget.give(ol.raw)
 		r.budget.give(ol.out)
 	}
-	ol.builder, ol.raw, ol.out = kafka.Builder{}, nil, nil
+	ol.builder, ol.raw, ol.out, ol.held = kafka.Builder{}, nil, nil, 0
 }
 
 func (r *reader) addCursor(g *group, of *openFile) {
 	f, id := of.f, of.f.ID()
 	if f.FingerprintChanged() || !of.known {
 		fp := f.Fingerprint()
-		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.feed.lane.id,
+		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.feed.home.id,
 			Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
 		of.known = true
 	}

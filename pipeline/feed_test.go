@@ -1,0 +1,151 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"shipper/sink/kafka"
+	"shipper/tail"
+)
+
+const keyedPartitions = 7
+
+// firstField is the key of test lines.
+func firstField(line []byte) ([]byte, bool) {
+	key, _, ok := bytes.Cut(line, []byte(" "))
+	return key, ok
+}
+
+// keyedRead reads a file of so many lines by key, with room for groups of groupMax.
+func keyedRead(t *testing.T, path string, lines uint64, groupMax int64) []*group {
+	t.Helper()
+	x := newBench(t, "none", 64<<20)
+	x.r.groupMax, x.r.key, x.r.cfg.Sources[0].ByKey = groupMax, firstField, true
+	x.r.cfg.Sources[0].LineBytesMax = 10_000
+	x.keep = true
+	x.d.topics.Get("t").Partitions.Store(keyedPartitions)
+	x.readAll(t, path)
+	for x.records.Load() < lines {
+		runtime.Gosched()
+	}
+	return x.groups
+}
+
+// Lines go to the partitions of their keys, in the order of the file; and whatever group a crash leaves as the last, what
+// is in the groups is what lies below the file's offset.
+func TestByKey(t *testing.T) {
+	const lines = 60_000
+	path := filepath.Join(t.TempDir(), "keyed.log")
+	var text bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&text, "key-%d line %d %s\n", i*7919%501, i, bytes.Repeat([]byte("x"), i%300))
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, groupMax := range []int64{128 << 10, 1 << 20, 16 << 20} {
+		t.Run(fmt.Sprint(groupMax), func(t *testing.T) {
+			records, groups, last, slots := 0, 0, map[string]int{}, map[uint32]uint32{}
+			next := map[uint32]uint64{}
+			for _, g := range keyedRead(t, path, lines, groupMax) {
+				groups++
+				if g.bytes > groupMax {
+					t.Errorf("a group of up to %d bytes in a spool that takes %d", g.bytes, groupMax)
+				}
+				for _, l := range g.commit.Lanes {
+					slots[l.ID] = l.Slot
+				}
+				for _, b := range g.batches {
+					slot, known := slots[b.lane.id]
+					if !known || b.first != next[b.lane.id] {
+						t.Fatalf("lane %d: entry %t, batch at %d, want %d", b.lane.id, known, b.first, next[b.lane.id])
+					}
+					next[b.lane.id] += uint64(b.sealed.Count)
+					records += int(b.sealed.Count)
+					checkKeyed(t, b, slot, last)
+				}
+				for _, c := range g.commit.Cursors {
+					if below := bytes.Count(text.Bytes()[:c.Offset], []byte("\n")); below != records {
+						t.Fatalf("%d records are in the groups, %d lines lie below the file's offset", records, below)
+					}
+				}
+			}
+			if records != lines || len(slots) != keyedPartitions {
+				t.Fatalf("%d records in %d lanes, want %d in %d", records, len(slots), lines, keyedPartitions)
+			}
+			if groupMax == 16<<20 && groups > 3 {
+				t.Errorf("%d groups for %d bytes", groups, text.Len())
+			}
+		})
+	}
+}
+
+func checkKeyed(t *testing.T, b *batch, slot uint32, last map[string]int) {
+	t.Helper()
+	for rest := b.sealed.Records; len(rest) > 0; {
+		var rec kafka.Record
+		var err error
+		if rec, rest, err = kafka.NextRecord(rest, 0); err != nil {
+			t.Fatal(err)
+		}
+		var key string
+		var line int
+		fmt.Sscanf(string(rec.Value), "%s line %d", &key, &line)
+		if p := kafka.KeyPartition(rec.Key, keyedPartitions); kafka.KeyedSlot|uint32(p) != slot || string(rec.Key) != key {
+			t.Fatalf("a record with key %q, partition %d, is in slot %d", rec.Key, p, slot&^kafka.KeyedSlot)
+		}
+		if before, seen := last[key]; seen && before >= line {
+			t.Fatalf("line %d of key %s comes behind line %d", line, key, before)
+		}
+		last[key] = line
+	}
+}
+
+// Nothing is read before the number of partitions is known, a start knows it from the spool, and another number counts
+// from the next record on.
+func TestByKeyWaitsForPartitions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keyed.log")
+	if err := os.WriteFile(path, []byte("a 1\nb 2\nc 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := newBench(t, "none", 64<<20)
+	x.r.key, x.r.cfg.Sources[0].ByKey = firstField, true
+	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{path}, LineBytesMax: 1000}}, NoInotify: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx, x.d) }()
+	defer func() { stop(); <-done }()
+	for len(x.r.files) == 0 {
+		x.r.takeMail(time.Now())
+	}
+	for range 3 {
+		x.r.turns(ctx, time.Now())
+	}
+	f := x.r.files[0].feed
+	if got := x.r.stats.lines.Load(); got != 0 || f.keyed.n != 0 {
+		t.Fatalf("%d lines were read by key to %d partitions", got, f.keyed.n)
+	}
+	x.d.topics.Get("t").Partitions.Store(3)
+	x.r.turns(ctx, time.Now())
+	if got := x.r.stats.lines.Load(); got != 3 {
+		t.Fatalf("%d lines were read, want 3", got)
+	}
+	home, last := f.home.lane, f.keyed.lanes[2].lane
+	again := x.r.newFeed(&handover{handed: handed{lane: home, known: true}, siblings: []handed{{lane: last, next: 1, known: true}}})
+	if again.keyed.n != 3 {
+		t.Fatalf("a start finds %d partitions in the spool, want 3", again.keyed.n)
+	}
+	x.d.topics.Get("t").Partitions.Store(5)
+	if !x.r.ready(again, time.Now()) || again.keyed.n != 5 || again.keyed.lanes[4] == nil || again.keyed.lanes[2].lane != last {
+		t.Fatalf("after growth %+v", again.keyed)
+	}
+}
