@@ -32,18 +32,19 @@ type committer struct {
 	journal journal
 	stats   commitStats
 
-	blocked  *group    // does not fit into the spool
-	tried    time.Time // when it last did not
-	appended []*group  // in this round, not synced
-	refs     []spool.Ref
-	entries  entries // appended, not synced
-	batches  []spool.Batch
-	commit   spool.Commit
-	notices  []kafka.Notice
-	fullAt   time.Time   // when a group last did not fit; zero: that was told to be over
-	dir      os.FileInfo // the spool directory at the start
-	lookedAt time.Time
-	syncBy   time.Time // entries appended must be durable by then; zero: none
+	blocked   *group    // does not fit into the spool
+	tried     time.Time // when it last did not
+	appended  []*group  // in this round, not synced
+	refs      []spool.Ref
+	entries   entries // appended, not synced
+	batches   []spool.Batch
+	commit    spool.Commit
+	notices   []kafka.Notice
+	fullAt    time.Time   // when a group last did not fit; zero: that was told to be over
+	dir       os.FileInfo // the spool directory at the start
+	lookedAt  time.Time
+	refsAfter time.Time // a lane's batches could not be listed: not before then
+	syncBy    time.Time // entries appended must be durable by then; zero: none
 }
 
 type commitStats struct {
@@ -123,10 +124,16 @@ func (c *committer) round(g *group) error {
 			return err
 		}
 	}
-	if !urgent && (c.syncBy.IsZero() || now.Before(c.syncBy)) {
-		return nil
+	listing := len(c.entries.refs) > 0 && !now.Before(c.refsAfter)
+	if urgent || !c.syncBy.IsZero() && (listing || !now.Before(c.syncBy)) {
+		if err := c.sync(); err != nil {
+			return err
+		}
 	}
-	return c.sync()
+	if listing {
+		c.answerRefs(now)
+	}
+	return nil
 }
 
 func (c *committer) sync() error {
@@ -285,7 +292,7 @@ func (c *committer) tellEntries() {
 		c.notices = append(c.notices, kafka.Notice{Kind: x.kind, ID: x.lane})
 	}
 	clear(e.list)
-	*e = entries{list: e.list[:0], held: e.held}
+	*e = entries{list: e.list[:0], held: e.held, refs: e.refs}
 }
 
 // answerHeld lists the acked batches that lanes ask for; rare, to heal.
@@ -302,6 +309,29 @@ func (c *committer) answerHeld() {
 		c.sink.Deliver([]kafka.Notice{n})
 	}
 	c.entries.held = c.entries.held[:0]
+}
+
+// answerRefs lists the next batches of lanes whose queue runs low. All that was
+// appended is durable and announced, so what is listed is all there is. What cannot
+// be read is asked for again.
+func (c *committer) answerRefs(now time.Time) {
+	asked := c.entries.refs
+	c.entries.refs = c.entries.refs[:0]
+	for i := range asked {
+		q := asked[i]
+		refs, more, err := c.log.Refs(q.lane, q.index, q.refsMax)
+		if err != nil {
+			c.slog.Error("the next batches of a lane in the spool could not be listed; trying again", "lane", q.lane, "error", err)
+			c.refsAfter = now.Add(lookInterval)
+			c.entries.refs = append(c.entries.refs, q)
+			continue
+		}
+		n := kafka.Notice{Kind: kafka.NoticeRefs, ID: q.lane, More: more, Refs: make([]kafka.Ref, len(refs))}
+		for i, r := range refs {
+			n.Refs[i] = sinkRef(r)
+		}
+		c.sink.Deliver([]kafka.Notice{n})
+	}
 }
 
 func (c *committer) untilDue() time.Duration {

@@ -1,26 +1,33 @@
 package pipeline
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 
+	"shipper/internal/spsc"
 	"shipper/sink/kafka"
 	"shipper/spool"
 )
 
-// journal carries entries from the sink to the committer. It never blocks the
-// sink: entries are few and small, one or two for each batch that is acked.
+// journal carries entries from the sink to the committer, without a lock: each
+// side has fields of its own, the queue and one flag are shared. It never blocks
+// the sink, and wakes the committer for what is urgent and for the first entry
+// behind those that were written.
 type journal struct {
-	mu     sync.Mutex // guards the rest
-	next   entries
-	since  time.Time // of the oldest entry in next; zero: none
-	urgent chan struct{}
+	queue  *spsc.Queue[entry] // sink -> committer
+	told   atomic.Bool        // the committer knows that there is something to write
+	urgent chan struct{}      // wakes it
+
+	next  entries   // committer: taken from the queue, not due yet
+	since time.Time // committer: when it saw the oldest of next.list; zero: none
 }
 
+// entries are what the committer has in hand.
 type entries struct {
 	list     []entry
 	appended int      // of list
 	held     []uint32 // lanes that ask what is held of theirs
+	refs     []entry  // lanes that ask for their next batches
 	urgent   bool
 	replace  *replacement // at most one at a time
 }
@@ -32,90 +39,110 @@ type replacement struct {
 	done kafka.Replaced
 }
 
-// entry is one thing to write, and the notice that it is durable.
+// entry is one thing to write, and the notice that it is durable; or a question.
 type entry struct {
-	kind  kafka.NoticeKind
-	lane  uint32
-	ack   kafka.AckedBatch
-	id    kafka.IdentityRecord
-	index uint64      // NoticeHeadKept
-	top   uint64      // NoticeHeadKept
-	skip  kafka.Batch // NoticeSkipKept
+	kind    kafka.NoticeKind
+	urgent  bool
+	lane    uint32
+	ack     kafka.AckedBatch
+	id      *kafka.IdentityRecord
+	index   uint64      // NoticeHeadKept, NoticeRefs
+	top     uint64      // NoticeHeadKept
+	skip    kafka.Batch // NoticeSkipKept
+	refsMax int         // NoticeRefs
+	replace *kafka.Replacement
 }
 
-func newJournal() journal { return journal{urgent: make(chan struct{}, 1)} }
-
-func (j *journal) add(e entry, urgent bool) {
-	j.mu.Lock()
-	j.next.list = append(j.next.list, e)
-	j.next.urgent = j.next.urgent || urgent
-	first := j.since.IsZero()
-	if first {
-		j.since = time.Now()
-	}
-	j.mu.Unlock()
-	if urgent || first {
-		j.wake()
-	}
+func newJournal() journal {
+	return journal{queue: spsc.New[entry](), urgent: make(chan struct{}, 1)}
 }
 
-func (j *journal) wake() {
-	select {
-	case j.urgent <- struct{}{}:
-	default:
+// add is for the sink. The flag goes up behind the push: whoever takes it down
+// looks into the queue afterwards, and finds what did not wake him.
+func (j *journal) add(e entry) {
+	j.queue.Push(e)
+	if !j.told.Swap(true) || e.urgent {
+		select {
+		case j.urgent <- struct{}{}:
+		default:
+		}
 	}
 }
 
 // Ack implements kafka.Journal.
 func (j *journal) Ack(lane uint32, a kafka.AckedBatch, urgent bool) {
-	j.add(entry{kind: kafka.NoticeAckKept, lane: lane, ack: a}, urgent)
+	j.add(entry{kind: kafka.NoticeAckKept, lane: lane, ack: a, urgent: urgent})
 }
 
 // Identity implements kafka.Journal.
 func (j *journal) Identity(lane uint32, id kafka.IdentityRecord) {
-	j.add(entry{kind: kafka.NoticeIdentityKept, lane: lane, id: id}, true)
+	j.add(entry{kind: kafka.NoticeIdentityKept, lane: lane, id: &id, urgent: true})
 }
 
 // MoveHead implements kafka.Journal.
 func (j *journal) MoveHead(lane uint32, index, top uint64, last kafka.AckedBatch) {
-	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, top: top, ack: last}, true)
+	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, top: top, ack: last, urgent: true})
 }
 
 // Skip implements kafka.Journal.
 func (j *journal) Skip(lane uint32, b kafka.Batch) {
-	j.add(entry{kind: kafka.NoticeSkipKept, lane: lane, skip: b}, true)
+	j.add(entry{kind: kafka.NoticeSkipKept, lane: lane, skip: b, urgent: true})
 }
 
 // Held implements kafka.Journal.
 func (j *journal) Held(lane uint32) {
-	j.mu.Lock()
-	j.next.held = append(j.next.held, lane)
-	j.mu.Unlock()
-	j.wake()
+	j.add(entry{kind: kafka.NoticeHeld, lane: lane, urgent: true})
+}
+
+// Refs implements kafka.Journal.
+func (j *journal) Refs(lane uint32, from uint64, refsMax int) {
+	j.add(entry{kind: kafka.NoticeRefs, lane: lane, index: from, refsMax: refsMax, urgent: true})
 }
 
 // Replace implements kafka.Journal.
 func (j *journal) Replace(lane uint32, x *kafka.Replacement) {
-	j.mu.Lock()
-	if j.next.replace != nil {
-		panic("BUG: two batches are replaced at once")
+	j.add(entry{kind: kafka.NoticeReplaced, lane: lane, replace: x, urgent: true})
+}
+
+// collect empties the queue. For the committer, as all below.
+func (j *journal) collect(now time.Time) {
+	for e, ok := j.queue.Pop(); ok; e, ok = j.queue.Pop() {
+		switch e.kind {
+		case kafka.NoticeHeld:
+			j.next.held = append(j.next.held, e.lane)
+		case kafka.NoticeRefs:
+			j.next.refs = append(j.next.refs, e)
+		case kafka.NoticeReplaced:
+			if j.next.replace != nil {
+				panic("BUG: two batches are replaced at once")
+			}
+			j.next.replace = &replacement{lane: e.lane, new: e.replace}
+		default:
+			if j.since.IsZero() {
+				j.since = now
+			}
+			j.next.list = append(j.next.list, e)
+			j.next.urgent = j.next.urgent || e.urgent
+		}
 	}
-	j.next.replace = &replacement{lane: lane, new: x}
-	j.mu.Unlock()
-	j.wake()
 }
 
 // take appends what there is to e, if it is due: urgent, or old, or others are
 // written anyway. It says whether there are entries to write.
 func (j *journal) take(e *entries, now time.Time, anyway bool) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
+	j.collect(now)
+	due := anyway || j.next.urgent || now.Sub(j.since) >= writeAckMax
+	if due || len(j.next.list) == 0 {
+		j.told.Store(false)
+		j.collect(now)
+	}
 	e.held = append(e.held, j.next.held...)
-	j.next.held = j.next.held[:0]
+	e.refs = append(e.refs, j.next.refs...)
+	j.next.held, j.next.refs = j.next.held[:0], j.next.refs[:0]
 	if j.next.replace != nil {
 		e.replace, j.next.replace = j.next.replace, nil
 	}
-	if len(j.next.list) == 0 || !anyway && !j.next.urgent && now.Sub(j.since) < writeAckMax {
+	if len(j.next.list) == 0 || !due && !j.next.urgent {
 		return false
 	}
 	e.list = append(e.list, j.next.list...)
@@ -125,12 +152,8 @@ func (j *journal) take(e *entries, now time.Time, anyway bool) bool {
 	return true
 }
 
-// oldest is when the oldest entry not taken was added; zero: there is none.
-func (j *journal) oldest() time.Time {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.since
-}
+// oldest is when the oldest entry not taken was seen; zero: there is none.
+func (j *journal) oldest() time.Time { return j.since }
 
 // addTo puts the entry into a commit.
 func (e *entry) addTo(c *spool.Commit, log *spool.Log) {
@@ -138,7 +161,7 @@ func (e *entry) addTo(c *spool.Commit, log *spool.Log) {
 	case kafka.NoticeAckKept:
 		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
 	case kafka.NoticeIdentityKept:
-		c.Identities = append(c.Identities, spoolIdentity(e.lane, &e.id))
+		c.Identities = append(c.Identities, spoolIdentity(e.lane, e.id))
 	case kafka.NoticeHeadKept:
 		e.addHead(c, log)
 	case kafka.NoticeSkipKept:

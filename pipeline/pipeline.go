@@ -74,7 +74,7 @@ func Open(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	log, recovered, err := spool.Open(spool.Options{Dir: cfg.Spool.Dir, MaxBytes: cfg.Spool.MaxBytes, MinFreeBytes: cfg.Spool.MinFreeBytes,
-		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, Logger: cfg.Logger})
+		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, RefsMax: kafka.RefsMax, Logger: cfg.Logger})
 	if err != nil {
 		a.closeKafka()
 		return nil, err

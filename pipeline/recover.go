@@ -55,7 +55,7 @@ func sinkAck(a spool.Ack, ids []spool.Identity) kafka.AckedBatch {
 }
 
 func laneStart(s *spool.LaneState, info kafka.LaneInfo) *kafka.LaneStart {
-	l := &kafka.LaneStart{LaneInfo: info, Head: s.Head, Top: s.Top, LastAck: sinkAck(s.LastAck, s.Identities)}
+	l := &kafka.LaneStart{LaneInfo: info, Head: s.Head, Top: s.Top, LastAck: sinkAck(s.LastAck, s.Identities), More: s.More}
 	for i := range s.Identities {
 		l.Identities = append(l.Identities, sinkIdentity(&s.Identities[i]))
 	}

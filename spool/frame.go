@@ -162,6 +162,7 @@ const (
 	errHeaderChecksum  damageReason = "header checksum does not match"
 	errPayloadChecksum damageReason = "payload checksum does not match"
 	errOtherBatch      damageReason = "the frame holds another batch"
+	errMissing         damageReason = "no intact batch holds these records"
 	errReleased        damageReason = "the segment was released"
 )
 

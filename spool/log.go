@@ -47,6 +47,7 @@ type Log struct {
 	told         bool              // gaps were told since the last commit
 	doomed       []*segment        // given up, but the directory could not be changed
 	leftover     string            // path of a temporary file that could not be removed
+	refsAt       map[uint32]refsAt // by lane
 	settled      bool              // no ack, gap or segment since the last release
 	thinDue      bool              // a segment was made since the last thinning
 	thinning     bool              // its own writes do not start another
@@ -124,7 +125,7 @@ func Open(o Options) (*Log, *Recovered, error) {
 	}
 	l := &Log{
 		fs: o.FS, dir: o.Dir, options: o, logger: o.Logger, rand: o.rand,
-		segmentBytes: o.segmentBytes, state: newState(), asked: map[uint32]uint64{},
+		segmentBytes: o.segmentBytes, state: newState(), asked: map[uint32]uint64{}, refsAt: map[uint32]refsAt{},
 	}
 	l.stats.freeBytes.Store(usage.FreeBytes)
 	lock, holder, err := o.FS.Lock(l.path(lockName), fmt.Sprintf("pid %d\n", os.Getpid()))

@@ -58,6 +58,9 @@ func (r *Reader) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
 
 func (r *Reader) readAt(dst []byte, ref Ref) ([]byte, error) {
 	at := int64(ref.Block) * blockBytes
+	if ref.Segment == 0 {
+		return dst, corruption(0, 0, errMissing)
+	}
 	if end := uint64(ref.Segment)<<32 | uint64(ref.Block); end >= r.log.shared.durable.Load() {
 		panic(fmt.Sprintf("BUG: spool read of segment %d byte %d, which is not durable yet", ref.Segment, at))
 	}

@@ -36,42 +36,135 @@ func shareRefs(lanes []LaneState, refsMax int) {
 // from index from on, at most refsMax of them (more: there are others behind). It
 // reads the headers of the segments that hold them. By the writer goroutine,
 // right behind a Sync: what is appended later is not listed.
+//
+// Indexes that neither a batch nor a gap holds are listed as batches of segment 0,
+// which a Reader answers with *CorruptionError: whoever wants to send them finds
+// out that they are gone.
+//
+// Asking on from where the last answer ended costs no look at what lies before.
 func (l *Log) Refs(id uint32, from uint64, refsMax int) (refs []Ref, more bool, err error) {
 	lane := l.state.lanes[id]
 	if lane == nil || refsMax <= 0 {
 		return nil, false, nil
 	}
-	var found, live batchList
-	// A batch that is copied or cut again may stand behind later ones: a full list
-	// ends the search only for what begins behind its end.
-	end := uint64(math.MaxUint64)
+	w := refsWalk{Log: l, lane: lane, from: max(from, lane.head), refsMax: refsMax, end: math.MaxUint64, behind: l.durable}
+	start := position{}
+	if at, ok := l.refsAt[id]; ok && at.index <= w.from {
+		start = at.position
+	}
 	for _, s := range l.segments {
-		span, ok := s.lanes[id]
-		if !ok || span.to <= from || span.from >= end {
-			more = more || ok && span.from >= end
+		if s.number < start.segment {
 			continue
 		}
-		err := l.eachBatch(s, func(fr *frame) {
-			switch at := (position{s.number, fr.at}); {
-			case fr.lane != id || fr.next() <= from || !at.less(l.durable):
-			case fr.first >= end:
-				more = true
-			default:
-				found.add(fr.ref(s.number))
-			}
-		})
-		if err != nil {
+		if err := w.segment(s, start); err != nil {
 			return nil, false, err
 		}
-		live = slices.DeleteFunc(lane.live(found), func(r Ref) bool { return r.First < from })
-		if len(live) >= refsMax {
-			more = more || len(live) > refsMax
-			live = live[:refsMax]
-			end = live[refsMax-1].Next()
-			found = slices.DeleteFunc(found, func(r Ref) bool { return r.First >= end })
+	}
+	end, next := w.from, lane.next
+	if len(w.live) > 0 {
+		end = w.live[len(w.live)-1].Next()
+	}
+	if l.durable != (position{l.newest().number, l.newest().end}) {
+		next = end // what is appended and not durable is not missing
+	}
+	if w.cut {
+		w.more = w.more || end < next
+	} else {
+		end = max(end, next)
+	}
+	refs = withHoles(w.live, lane.holesIn(w.from, end, w.live))
+	l.refsAt[id] = refsAt{end, w.behind}
+	return refs, w.more, nil
+}
+
+// refsAt is where a lane's search for batches goes on: those from index on all
+// lie at the position or behind it. What is appended later does too.
+type refsAt struct {
+	index uint64
+	position
+}
+
+// refsWalk is one search for the batches of a lane.
+type refsWalk struct {
+	*Log
+	lane    *lane
+	from    uint64
+	refsMax int
+
+	found, live batchList
+	cut         bool     // live is full: it ends at end
+	more        bool     // there are others from end on
+	end         uint64   // what begins there or behind is not wanted
+	behind      position // nothing from end on lies before
+}
+
+// segment looks through one. A batch that is copied or cut again may stand behind
+// later ones: a full list ends the search only for what begins behind its end.
+func (w *refsWalk) segment(s *segment, start position) error {
+	span, ok := s.lanes[w.lane.ID]
+	if !ok || span.to <= w.from {
+		return nil
+	}
+	if span.from >= w.end {
+		w.beyond(position{segment: s.number})
+		return nil
+	}
+	first := int64(0)
+	if s.number == start.segment {
+		first = start.byte
+	}
+	err := w.eachBatch(s, first, func(fr *frame) {
+		switch at := (position{s.number, fr.at}); {
+		case fr.lane != w.lane.ID || fr.next() <= w.from || !at.less(w.durable):
+		case fr.first >= w.end:
+			w.beyond(at)
+		default:
+			w.found.add(fr.ref(s.number))
+			if len(w.found) >= 2*w.refsMax {
+				w.trim() // no more in memory than that
+			}
+		}
+	})
+	w.trim()
+	return err
+}
+
+func (w *refsWalk) beyond(at position) {
+	w.more = true
+	if at.less(w.behind) {
+		w.behind = at
+	}
+}
+
+// trim takes over what was found, as far as it is wanted.
+func (w *refsWalk) trim() {
+	w.live = slices.DeleteFunc(w.lane.live(w.found), func(r Ref) bool { return r.First < w.from })
+	if len(w.live) < w.refsMax {
+		return
+	}
+	rest := w.live[w.refsMax:]
+	w.live, w.cut, w.end = w.live[:w.refsMax], true, w.live[w.refsMax-1].Next()
+	for _, r := range rest {
+		w.beyond(position{r.Segment, int64(r.Block) * blockBytes})
+	}
+	w.found = slices.DeleteFunc(w.found, func(r Ref) bool { return r.First >= w.end })
+}
+
+// withHoles puts a batch that cannot be read in the place of each hole.
+func withHoles(live []Ref, holes []span) []Ref {
+	for _, h := range holes {
+		for h.from < h.to {
+			n := min(h.to-h.from, math.MaxInt32)
+			i, _ := slices.BinarySearchFunc(live, h.from, func(r Ref, first uint64) int { return cmp.Compare(r.First, first) })
+			missing := Ref{First: h.from, Count: uint32(n)}
+			if i < len(live) {
+				missing.MaxTime = live[i].MaxTime
+			}
+			live = slices.Insert(live, i, missing)
+			h.from += n
 		}
 	}
-	return live, more, nil
+	return live
 }
 
 // AckedBatch is a batch that was acked and is still held. Ack.Count is 0 if no

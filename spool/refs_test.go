@@ -104,6 +104,126 @@ func TestRefsMax(t *testing.T) {
 	}
 }
 
+// TestRefsNameWhatIsMissing: a header that rots while the agent runs is no gap
+// that somebody wrote; the batch is listed, cannot be read, and is not passed
+// over. So is one at the end.
+func TestRefsNameWhatIsMissing(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}})
+	refs := []Ref{}
+	for i := range uint64(10) {
+		r, err := l.Append(nil, []Batch{testBatch(1, 3*i, 3, 100)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, r...)
+	}
+	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 12, To: 15, Records: 3}}})
+	mustSync(t, l)
+	for _, i := range []int{2, 3, 9} {
+		f, err := mem.OpenFile(l.path(l.newest().name()), vfs.Write)
+		if err == nil {
+			_, err = f.WriteAt([]byte("rot"), int64(refs[i].Block)*blockBytes+20)
+			err = errors.Join(err, f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, refsMax := range []int{1, 2, 5, 100} {
+		at, rd := uint64(0), l.NewReader()
+		for more := true; more; {
+			var got []Ref
+			var err error
+			if got, more, err = l.Refs(1, at, refsMax); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range got {
+				if r.First != at && (at != 12 || r.First != 15) {
+					t.Fatalf("at most %d: [%d, %d) behind %d", refsMax, r.First, r.Next(), at)
+				}
+				_, err := rd.ReadBatch(nil, r)
+				if gone := r.First == 6 || r.First == 27; gone != isDamage(err) {
+					t.Errorf("at most %d: [%d, %d): %v", refsMax, r.First, r.Next(), err)
+				}
+				at = r.Next()
+			}
+		}
+		if at != 30 {
+			t.Errorf("at most %d: the list ends at %d of 30", refsMax, at)
+		}
+		if err := rd.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countReads counts the bytes that are read of segments.
+type countReads struct {
+	vfs.FS
+	bytes *int64
+}
+
+type countFile struct {
+	vfs.File
+	bytes *int64
+}
+
+func (c countReads) OpenFile(name string, mode vfs.Mode) (vfs.File, error) {
+	f, err := c.FS.OpenFile(name, mode)
+	return countFile{f, c.bytes}, err
+}
+
+func (f countFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	*f.bytes += int64(n)
+	return n, err
+}
+
+// TestRefsGoOn: asking for all batches in small steps reads the log once, not
+// once for each step.
+func TestRefsGoOn(t *testing.T) {
+	read := int64(0)
+	o := memOptions(vfs.NewMem())
+	o.FS = countReads{o.FS, &read}
+	o.segmentBytes, o.MaxBytes = 1<<20, 64<<20
+	l, _ := mustOpen(t, o)
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}})
+	const batches = 20_000
+	for i := range uint64(batches) {
+		mustAppend(t, l, []Batch{testBatch(1, i, 1, 60)}, nil)
+	}
+	mustSync(t, l)
+	bytes := int64(0)
+	for _, s := range l.segments {
+		bytes += s.end
+	}
+	read = 0
+	at := uint64(0)
+	for more := true; more; {
+		var got []Ref
+		var err error
+		if got, more, err = l.Refs(1, at, 1000); err != nil || len(got) == 0 {
+			t.Fatal(len(got), err)
+		}
+		at = got[len(got)-1].Next()
+	}
+	if at != batches {
+		t.Fatalf("the list ends at %d of %d", at, batches)
+	}
+	// A step looks through the segment in which it ends, to its end.
+	if most := bytes / int64(len(l.segments)) * batches / 1000; read > bytes+most {
+		t.Errorf("read %d bytes of %d", read, bytes)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestHeldUntilTheLaneDecides: batches that were listed to heal stay until the
 // lane has moved its head, or until new lines need the room.
 func TestHeldUntilTheLaneDecides(t *testing.T) {

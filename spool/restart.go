@@ -92,14 +92,17 @@ func (l *lane) live(held batchList) []Ref {
 }
 
 // holes are the indexes from the head on that neither a batch nor a gap holds.
-func (l *lane) holes(live []Ref) []span {
+func (l *lane) holes(live []Ref) []span { return l.holesIn(l.head, l.next, live) }
+
+// holesIn are those in [from, to), of which live has the batches.
+func (l *lane) holesIn(from, to uint64, live []Ref) []span {
 	var holes []span
-	at := l.head
+	at := from
 	for _, b := range live {
 		holes = l.undropped(holes, at, b.First)
 		at = b.Next()
 	}
-	return l.undropped(holes, at, l.next)
+	return l.undropped(holes, at, to)
 }
 
 // undropped appends the parts of [from, to) that no gap holds.

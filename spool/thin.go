@@ -115,7 +115,7 @@ func (l *Log) thin(retainBytes int64) error {
 // file: not acked, not dropped, not replaced by a later frame.
 func (l *Log) liveFrames(s *segment) ([]laneRef, error) {
 	lists := map[uint32]*batchList{}
-	err := l.eachBatch(s, func(fr *frame) {
+	err := l.eachBatch(s, 0, func(fr *frame) {
 		lane := l.state.lanes[fr.lane]
 		if lane == nil || fr.next() <= lane.head || lane.drops(span{fr.first, fr.next()}) {
 			return
@@ -139,7 +139,7 @@ func (l *Log) liveFrames(s *segment) ([]laneRef, error) {
 		if !overlaps {
 			continue
 		}
-		if err := l.eachBatch(t, func(fr *frame) {
+		if err := l.eachBatch(t, 0, func(fr *frame) {
 			if list := lists[fr.lane]; list != nil && list.overlaps(span{fr.first, fr.next()}) {
 				list.add(fr.ref(t.number))
 			}
@@ -169,14 +169,14 @@ func (l *lane) drops(b span) bool {
 	return slices.ContainsFunc(l.gaps, func(g Gap) bool { return g.From <= b.from && b.to <= g.To })
 }
 
-// eachBatch reads the headers of a segment.
-func (l *Log) eachBatch(s *segment, fn func(*frame)) error {
+// eachBatch reads the headers of a segment from the frame at a byte on.
+func (l *Log) eachBatch(s *segment, from int64, fn func(*frame)) error {
 	f, err := l.fs.OpenFile(l.path(s.name()), vfs.Read)
 	if err != nil {
 		return fmt.Errorf("spool: read segment %d: %w", s.number, err)
 	}
 	sc := scanner{file: f, seed: s.seed}
-	for fr := range sc.frames(0, s.end) {
+	for fr := range sc.frames(from, s.end) {
 		if fr.bad == nil && fr.kind == kindBatch {
 			fn(fr)
 		}

@@ -121,7 +121,7 @@ func (c *cutter) cut(frameBytes int, plan *cutPlan) ([]CutBatch, error) {
 		if err := c.cutRange(from, int(i), plan.bytesMax); err != nil {
 			return nil, err
 		}
-		if c.end() < int(i) {
+		if c.end() < int(i) || len(c.pieces) > cutPiecesMax-2 {
 			break // no more pieces: the rest goes as one
 		}
 		if err := c.seal(int(i), int(i)+1); err != nil {

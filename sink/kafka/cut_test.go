@@ -323,3 +323,22 @@ func TestFaultNamesRecords(t *testing.T) {
 		}
 	}
 }
+
+// Pieces of one record up to a named one leave room for the rest: rapid found a piece too many.
+func TestCutPiecesAreBounded(t *testing.T) {
+	var records []cutRecord
+	for range 2 * cutPiecesMax {
+		records = append(records, cutRecord{rest: []byte{1, 1, 0}})
+	}
+	for named := range int32(len(records)) {
+		var c cutter
+		frame := sealRecords(t, None, records)
+		if err := c.load(frame, 0); err != nil {
+			t.Fatal(err)
+		}
+		pieces, err := c.cut(len(frame), &cutPlan{bytesMax: 1, alone: []int32{named}})
+		if err != nil || len(pieces) != cutPiecesMax || !slices.EqualFunc(unseal(t, 0, pieces), records, cutRecord.equal) {
+			t.Errorf("record %d alone: %d pieces, %v", named, len(pieces), err)
+		}
+	}
+}

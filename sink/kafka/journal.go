@@ -1,5 +1,7 @@
 package kafka
 
+import "shipper/internal/spsc"
+
 // What passes between the sink and the committer, which has the spool.
 
 // HeldBatch is an acked batch that the spool still holds.
@@ -20,6 +22,8 @@ type Journal interface {
 	MoveHead(lane uint32, index, top uint64, last AckedBatch)
 	Skip(lane uint32, b Batch) // NoticeSkipKept: a gap stands for a batch that cannot be read
 	Held(lane uint32)          // NoticeHeld
+	// Refs asks for the places of the lane's batches from index from on, at most refsMax. NoticeRefs.
+	Refs(lane uint32, from uint64, refsMax int)
 	// Replace puts other batches, a gap, or both in the place of the batch at the lane's head. NoticeReplaced, which may
 	// say that it could not be done.
 	Replace(lane uint32, x *Replacement)
@@ -65,6 +69,7 @@ const (
 	NoticeHeadKept                       // the lane's MoveHead is durable
 	NoticeSkipKept                       // the lane's Skip is durable
 	NoticeReplaced                       // Replaced: the lane's Replacement is durable, or cannot be written
+	NoticeRefs                           // Refs, More: the lane's next batches in the spool
 	NoticeHeld                           // Held: the acked batches of the lane that are still in the spool
 )
 
@@ -75,6 +80,29 @@ type Notice struct {
 	Ref  Ref
 	Lane *LaneStart
 	Held []HeldBatch
+	Refs []Ref
+	More bool // there are others behind the last of Refs
 
 	Replaced *Replaced
+}
+
+// inbox hands notices from the committer to the sink, without a lock.
+type inbox struct {
+	queue *spsc.Queue[Notice]
+	ready chan struct{} // something was pushed
+}
+
+// Deliver gives the sink news, in order. It never blocks and keeps nothing of
+// the slice. One goroutine may call it: the committer.
+func (s *Sink) Deliver(n []Notice) {
+	if len(n) == 0 {
+		return
+	}
+	for i := range n {
+		s.inbox.queue.Push(n[i])
+	}
+	select {
+	case s.inbox.ready <- struct{}{}:
+	default:
+	}
 }

@@ -7,6 +7,7 @@ type refQueue struct {
 	buf   []Ref // a power of two long
 	first int
 	n     int
+	total *int // of several queues together
 }
 
 const refQueueMin = 4
@@ -19,8 +20,13 @@ func (q *refQueue) push(r Ref) {
 	if q.n == len(q.buf) {
 		q.resize(max(refQueueMin, 2*len(q.buf)))
 	}
-	q.n++
+	q.count(1)
 	*q.at(q.n - 1) = r
+}
+
+func (q *refQueue) count(by int) {
+	q.n += by
+	*q.total += by
 }
 
 func (q *refQueue) pop() {
@@ -28,7 +34,7 @@ func (q *refQueue) pop() {
 		panic("BUG: a lane settled a batch that is not in its queue")
 	}
 	q.first = (q.first + 1) & (len(q.buf) - 1)
-	q.n--
+	q.count(-1)
 	if len(q.buf) > refQueueMin && q.n < len(q.buf)/8 {
 		q.resize(len(q.buf) / 4)
 	}
@@ -42,7 +48,7 @@ func (q *refQueue) replaceFirst(refs []Ref) {
 			q.resize(max(refQueueMin, 2*len(q.buf)))
 		}
 		q.first = (q.first - 1) & (len(q.buf) - 1)
-		q.n++
+		q.count(1)
 		*q.at(0) = refs[i]
 	}
 }
@@ -54,7 +60,8 @@ func (q *refQueue) prepend(refs []Ref) {
 	for i := range q.n {
 		all = append(all, *q.at(i))
 	}
-	*q = refQueue{}
+	q.count(-q.n)
+	q.buf, q.first = nil, 0
 	for _, r := range all {
 		q.push(r)
 	}

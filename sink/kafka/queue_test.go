@@ -8,7 +8,8 @@ import (
 
 func TestRefQueueIsASlice(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var q refQueue
+		total := 0
+		q := refQueue{total: &total}
 		var want []uint64
 		next := uint64(0)
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
@@ -39,8 +40,8 @@ func TestRefQueueIsASlice(t *testing.T) {
 				q.replaceFirst(refs)
 				want = append(firsts, want[1:]...)
 			}
-			if q.len() != len(want) {
-				t.Fatalf("length %d, want %d", q.len(), len(want))
+			if q.len() != len(want) || total != len(want) {
+				t.Fatalf("length %d, total %d, want %d", q.len(), total, len(want))
 			}
 			for i, w := range want {
 				if got := q.at(i).First; got != w {

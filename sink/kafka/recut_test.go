@@ -61,6 +61,7 @@ func (b *recutBench) Identity(lane uint32, _ IdentityRecord) {
 func (b *recutBench) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("nothing is lost here") }
 func (b *recutBench) Skip(uint32, Batch)                          { panic("nothing is damaged here") }
 func (b *recutBench) Held(uint32)                                 { panic("nothing is lost here") }
+func (b *recutBench) Refs(uint32, uint64, int)                    { panic("there is no backlog") }
 
 func (b *recutBench) Replace(lane uint32, x *Replacement) {
 	b.mu.Lock()

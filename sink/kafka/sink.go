@@ -42,6 +42,7 @@ type LaneStart struct {
 	LastAck    AckedBatch       // Count 0: none
 	Identities []IdentityRecord // ascending From
 	Batches    []Ref            // from Head on
+	More       bool             // there are others behind the last of Batches
 }
 
 // IdentityRecord is an identity with all that makes it mean something.
@@ -118,17 +119,22 @@ type Sink struct {
 	nextAge  int64
 	quiet    map[string]int64 // ms until which a warning is not repeated
 	limits   map[string]limit // by topic: what batches are cut to; none: they were not refused
+	refs     int              // in all queues, and those asked for
+	refsMax  int
 	cuts     cuts
 }
 
 // row is one lane with what its machine may not know.
 type row struct {
-	info   LaneInfo
-	lane   Lane
-	ids    []IdentityRecord // ascending From
-	queue  refQueue         // spooled batches from the lane's head on
-	recov  uint64           // the batch at this index may have been sent before this start; noDoubt: none
-	wakeAt int64
+	info    LaneInfo
+	lane    Lane
+	ids     []IdentityRecord // ascending From
+	queue   refQueue         // spooled batches from the lane's head on
+	end     uint64           // behind the last batch that was in queue
+	more    bool             // the spool holds others from end on; see backlog.go
+	listing int              // so many of them are asked for; 0: none
+	recov   uint64           // the batch at this index may have been sent before this start; noDoubt: none
+	wakeAt  int64
 
 	wantsRoute bool           // a step waits for metadata
 	wantsID    bool           // a grant waits for metadata
@@ -163,6 +169,7 @@ func NewSink(cfg SinkConfig) *Sink {
 		senders: map[senderKey]*sender{},
 		quiet:   map[string]int64{},
 		limits:  map[string]limit{},
+		refsMax: RefsMax,
 		done:    make(chan *job, 256),
 		replies: make(chan reply),
 		gate:    make(chan struct{}, questionsMax),
@@ -172,27 +179,6 @@ func NewSink(cfg SinkConfig) *Sink {
 		s.cfg.Topics = new(Topics)
 	}
 	return s
-}
-
-// inbox hands notices from the committer to the sink, without a lock.
-type inbox struct {
-	queue *spsc.Queue[Notice]
-	ready chan struct{} // something was pushed
-}
-
-// Deliver gives the sink news, in order. It never blocks and keeps nothing of
-// the slice. One goroutine may call it: the committer.
-func (s *Sink) Deliver(n []Notice) {
-	if len(n) == 0 {
-		return
-	}
-	for i := range n {
-		s.inbox.queue.Push(n[i])
-	}
-	select {
-	case s.inbox.ready <- struct{}{}:
-	default:
-	}
 }
 
 // Run drives the lanes until ctx ends, then waits up to grace for requests
@@ -249,8 +235,10 @@ func (s *Sink) take(n *Notice) {
 	}
 	switch n.Kind {
 	case NoticeBatch:
-		r.queue.push(n.Ref)
+		s.announce(r, n.Ref)
 		s.feed(r)
+	case NoticeRefs:
+		s.listed(r, n)
 	case NoticeAckKept:
 		r.queue.pop()
 		s.step(r, Event{Kind: EvAckKept})
@@ -272,8 +260,11 @@ func (s *Sink) take(n *Notice) {
 }
 
 func (s *Sink) addLane(l *LaneStart) {
-	r := &row{info: l.LaneInfo, ids: l.Identities, recov: noDoubt}
+	r := &row{info: l.LaneInfo, ids: l.Identities, recov: noDoubt, queue: refQueue{total: &s.refs}, end: l.Head, more: l.More}
 	r.queue.prepend(l.Batches)
+	if n := len(l.Batches); n > 0 {
+		r.end = l.Batches[n-1].Next()
+	}
 	if len(l.Batches) > 0 && l.Batches[0].First == l.Head {
 		r.recov = l.Head
 	}
@@ -334,6 +325,7 @@ func (s *Sink) feed(r *row) {
 		r.recov, r.fault = noDoubt, fault{}
 		s.stepOnce(r, &ev)
 	}
+	s.refill(r)
 }
 
 // step gives the lane an event, does what it asks for, and feeds it.
@@ -373,7 +365,7 @@ func (s *Sink) perform(r *row, a Action) {
 	case ActAck:
 		s.stats.ackedRecords.Add(uint64(a.Acked.Count))
 		s.stats.ackedBatches.Add(1)
-		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1)
+		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1 || r.more)
 	case ActMoveHead:
 		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Top, a.Acked)
 	case ActCut:

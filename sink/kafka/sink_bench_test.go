@@ -34,7 +34,24 @@ func (l *loop) Identity(lane uint32, _ IdentityRecord) {
 func (l *loop) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("not in a healthy cluster") }
 func (l *loop) Skip(uint32, Batch)                          { panic("not in a healthy cluster") }
 func (l *loop) Held(uint32)                                 { panic("not in a healthy cluster") }
-func (l *loop) Replace(uint32, *Replacement)                { panic("not in a healthy cluster") }
+
+// Refs lists what offer made durable, on from an index.
+func (l *loop) Refs(lane uint32, from uint64, refsMax int) {
+	n := Notice{Kind: NoticeRefs, ID: lane}
+	for ; from < l.next[lane]; from += 100 {
+		if n.More = len(n.Refs) == refsMax; n.More {
+			break
+		}
+		n.Refs = append(n.Refs, l.ref(from))
+	}
+	l.kept = append(l.kept, n)
+}
+
+func (l *loop) ref(first uint64) Ref {
+	return Ref{Batch: Batch{First: first, Count: 100, MaxTime: l.sink.now()}, Bytes: 16 << 10}
+}
+
+func (l *loop) Replace(uint32, *Replacement) { panic("not in a healthy cluster") }
 
 // ReadBatch makes every lane's batches the same.
 func (l *loop) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
@@ -62,11 +79,11 @@ func newLoop(lanes int) *loop {
 	for p := range lanes {
 		meta.Topics[0].Partitions = append(meta.Topics[0].Partitions, PartitionMeta{Partition: int32(p), Leader: int32(p % 3)})
 	}
-	ids := int64(0)
+	var ids atomic.Int64
 	l.sink = NewSink(SinkConfig{Journal: l, Logger: slog.New(slog.DiscardHandler), NewReader: func() FrameReader { return l },
 		Transport: Transport{
 			Metadata:       func(context.Context, []string) (Metadata, error) { return meta, nil },
-			InitProducerID: func(context.Context) (int64, int16, int16, error) { ids++; return ids, 0, 0, nil },
+			InitProducerID: func(context.Context) (int64, int16, int16, error) { return ids.Add(1), 0, 0, nil },
 			EndOfEpoch: func(context.Context, int32, string, int32, int32, int32) (int64, int32, int16, error) {
 				return 1 << 40, 0, 0, nil
 			},
@@ -84,15 +101,16 @@ func newLoop(lanes int) *loop {
 // offer makes one batch of every lane durable.
 func (l *loop) offer() {
 	for i := range l.lanes {
-		l.kept = append(l.kept, Notice{Kind: NoticeBatch, ID: uint32(i),
-			Ref: Ref{Batch: Batch{First: l.next[i], Count: 100, MaxTime: l.sink.now()}, Bytes: 16 << 10}})
+		l.kept = append(l.kept, Notice{Kind: NoticeBatch, ID: uint32(i), Ref: l.ref(l.next[i])})
 		l.next[i] += 100
 	}
 }
 
 // turn does what Run does between two waits, until all that was offered is acked.
-func (l *loop) turn() {
-	for want := l.done + uint64(l.lanes); l.done < want; {
+func (l *loop) turn() { l.run(l.done + uint64(l.lanes)) }
+
+func (l *loop) run(want uint64) {
+	for l.done < want {
 		for i := range l.kept {
 			if l.kept[i].Kind == NoticeAckKept {
 				l.done++
