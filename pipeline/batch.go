@@ -17,6 +17,7 @@ type lane struct {
 	reader int
 
 	shared *kafka.Topic
+	shrink atomic.Uint32 // what its batches are compressed to, of shrinkScale; 0: not known
 
 	// sentNext is the index behind the last batch that was sent. The sink
 	// writes it; the lane's reader lets its open batch fill while sealed
@@ -34,6 +35,7 @@ type batch struct {
 	lane     *lane
 	first    uint64
 	count    int
+	codec    *codec
 	bytesMax int64         // in the spool
 	records  kafka.Builder // raw; its buffer goes back to the budget once compressed
 	raw      []byte
@@ -55,10 +57,20 @@ type group struct {
 
 // Bounds of what a reader makes.
 const (
-	// batchBytesMax is the raw size at which a batch is full. With any codec,
-	// or none, the frame stays below the 1,048,588 bytes that brokers take by
-	// default, and raw and compressed buffer each fit in 1 MiB.
-	batchBytesMax = 1_020_000
+	// batchBytesBase is the raw size at which a batch is full while nothing is
+	// known of its topic. With any codec, or none, the frame stays below the
+	// 1,048,588 bytes that brokers take by default.
+	batchBytesBase = 1_020_000
+
+	// batchBytesLimit is the raw size at which a batch is full however well it
+	// compresses: whoever reads the topic holds a batch unpacked.
+	batchBytesLimit = 4 << 20
+
+	batchShare        = 9    // of the budget: no batch, with the room to compress it into, takes more than two of these
+	frameSlackBytes   = 512  // header, and what a codec adds to what it cannot shrink
+	shrinkScale       = 1024 // of lane.shrink
+	shrinkMargin      = 900  // of shrinkScale: the next lines may compress less well
+	shrinkRawBytesMin = 64 << 10
 
 	groupOverheadBytes = 4 << 10 // frame headers, and the entry of one lane
 	filesBytesMin      = 16 << 10
@@ -68,18 +80,50 @@ const (
 	fileEntriesBytes   = 160     // of a file's source and cursor entries, but for its names
 )
 
-// batchBytes is the raw size of a full batch for lines of up to lineBytesMax,
-// in a spool that takes groups of up to groupMax.
-func batchBytes(lineBytesMax int, groupMax int64) int {
-	return max(int(min(batchBytesMax, groupMax*7/8)), lineBytesMax+kafka.RecordOverheadMax)
+// room is what the memory and the spool leave for the batches of one source.
+type room struct {
+	groupMax int64 // bytes of a group
+	batchMax int   // raw bytes of a batch, at most
+}
+
+// roomFor is the room of a source with lines of up to lineBytesMax, in a spool
+// that takes groups of up to groupMax.
+func roomFor(lineBytesMax int, groupMax, budgetBytes int64) room {
+	most := min(groupMax*7/8, max(batchBytesBase, min(batchBytesLimit, budgetBytes/batchShare)))
+	return room{groupMax, max(int(most), lineBytesMax+kafka.RecordOverheadMax)}
 }
 
 // heldBytes is what a batch of raw bytes takes in the spool, at most.
 func heldBytes(raw int) int64 { return int64(kafka.SealBytesMax(raw)) + frameBytes }
 
-// filesBytes is what is left in a group beside a full batch, for the entries
+// entriesBytes is what is left in a group beside a full batch, for the entries
 // of the files with lines in it: a batch that is fed by many files is ended
 // when they fill it.
-func filesBytes(lineBytesMax int, groupMax int64) int64 {
-	return groupMax - groupOverheadBytes - int64(kafka.SealBytesMax(batchBytes(lineBytesMax, groupMax)))
+func (x room) entriesBytes() int64 {
+	return x.groupMax - groupOverheadBytes - int64(kafka.SealBytesMax(x.batchMax))
+}
+
+// full is the raw size at which a batch of the lane is full, if its next record
+// takes n bytes: as much as its topic takes of it compressed, reckoned by what
+// the batches before shrank to. One record alone may be larger.
+func (l *lane) full(x room, n int) int {
+	topicMax := int(l.shared.BatchBytesMax.Load())
+	if topicMax == 0 {
+		topicMax = batchBytesBase + frameSlackBytes
+	}
+	full := max(topicMax-frameSlackBytes, bufferBytesMin)
+	if shrink := int(l.shrink.Load()); shrink > 0 {
+		full = max(full, full/shrink*shrinkMargin)
+	}
+	return max(min(full, x.batchMax), n+kafka.RecordOverheadMax)
+}
+
+// shrank notes what a batch of raw bytes was compressed to. Batches that
+// compress worse count at once, better ones in time.
+func (l *lane) shrank(raw, compressed int) {
+	if raw < shrinkRawBytesMin {
+		return
+	}
+	now, before := uint32(max(1, compressed*shrinkScale/raw)), l.shrink.Load()
+	l.shrink.Store(max(now, (7*before+now)/8))
 }

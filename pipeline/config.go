@@ -57,16 +57,22 @@ type Spool struct {
 
 // Source is one block of the configuration: which files, to which topic.
 type Source struct {
-	Name         string
-	Paths        []string // absolute doublestar patterns
-	Exclude      []string
-	Topic        string
-	StartAtEnd   bool
-	Lanes        int  // 0: auto, four per topic shared by its blocks
-	ByKey        bool // records go to partitions by their keys, not by their files
-	Linger       time.Duration
-	LineBytesMax int
-	Oversize     string // split, cut or skip
-	Encoding     string // one of tail.Encodings
-	IdleFlush    time.Duration
+	Name             string
+	Paths            []string // absolute doublestar patterns
+	Exclude          []string
+	Topic            string
+	StartAtEnd       bool
+	Lanes            int    // 0: auto, four per topic shared by its blocks
+	Compression      string // as Kafka.Compression; "": that
+	CompressionLevel int
+	ByKey            bool // records go to partitions by their keys, not by their files
+	Linger           time.Duration
+	LineBytesMax     int
+	Oversize         string // split, cut or skip
+	Encoding         string // one of tail.Encodings
+	IdleFlush        time.Duration
+
+	// By Open.
+	codec *codec
+	room  room
 }

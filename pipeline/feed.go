@@ -63,8 +63,7 @@ func (r *reader) newFeed(h *handover) *feed {
 		return f
 	}
 	k := &keyed{topic: h.lane.shared, lanes: []*openLane{f.home}}
-	full := heldBytes(batchBytes(r.cfg.Sources[f.block].LineBytesMax, r.groupMax))
-	k.heldMax = max(full, min(keyedGroupBytesMax, r.groupMax/2, r.budget.total/4))
+	k.heldMax = max(heldBytes(r.cfg.Sources[f.block].room.batchMax), min(keyedGroupBytesMax, r.groupMax/2, r.budget.total/4))
 	for _, x := range h.siblings {
 		p := int(x.lane.slot &^ kafka.KeyedSlot)
 		k.reach(p + 1)

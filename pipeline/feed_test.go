@@ -26,8 +26,9 @@ func firstField(line []byte) ([]byte, bool) {
 func keyedRead(t *testing.T, path string, lines uint64, groupMax int64) []*group {
 	t.Helper()
 	x := newBench(t, "none", 64<<20)
-	x.r.groupMax, x.r.key, x.r.cfg.Sources[0].ByKey = groupMax, firstField, true
+	x.r.key, x.r.cfg.Sources[0].ByKey = firstField, true
 	x.r.cfg.Sources[0].LineBytesMax = 10_000
+	x.groupMax(groupMax)
 	x.keep = true
 	x.d.topics.Get("t").Partitions.Store(keyedPartitions)
 	x.readAll(t, path)

@@ -1,6 +1,10 @@
 package pipeline
 
-import "testing"
+import (
+	"testing"
+
+	"shipper/sink/kafka"
+)
 
 func TestFamily(t *testing.T) {
 	for path, want := range map[string]string{
@@ -45,5 +49,45 @@ func TestSlotIsStable(t *testing.T) {
 	}
 	if moved < n/10 || moved > n/3 {
 		t.Fatalf("%d of %d paths moved to the fifth slot", moved, n)
+	}
+}
+
+// A batch is full at what its topic takes of it compressed; never above what memory and spool have room for, and never
+// below one record.
+func TestFullBatch(t *testing.T) {
+	x := roomFor(1000, 16<<20, 64<<20)
+	for _, c := range []struct {
+		topicMax, raw, compressed, record, want int
+	}{
+		{0, 0, 0, 0, batchBytesBase},                        // nothing is known
+		{0, 1 << 20, 1 << 20, 0, batchBytesBase},            // it does not shrink
+		{0, 1 << 20, 1 << 19, 0, 1_792_800},                 // by half
+		{0, 1 << 20, 1 << 10, 0, batchBytesLimit},           // by much
+		{0, 1 << 10, 1, 0, batchBytesBase},                  // a small batch tells nothing
+		{100_000, 0, 0, 0, 99_488},                          // the topic takes less than others
+		{100_000, 1 << 20, 1 << 18, 0, 349_200},             // of what is left of it
+		{10 << 20, 0, 0, 0, batchBytesLimit},                // the topic takes more
+		{1, 0, 0, 0, bufferBytesMin},                        // the topic takes next to nothing
+		{0, 0, 0, 5 << 20, 5<<20 + kafka.RecordOverheadMax}, // a record is longer
+	} {
+		l := &lane{shared: new(kafka.Topic)}
+		l.shared.BatchBytesMax.Store(int32(c.topicMax))
+		if c.raw > 0 {
+			l.shrank(c.raw, c.compressed)
+		}
+		if got := l.full(x, c.record); got != c.want {
+			t.Errorf("topic %d, %d shrink to %d, record %d: full at %d, want %d", c.topicMax, c.raw, c.compressed, c.record, got, c.want)
+		}
+	}
+	l := &lane{shared: new(kafka.Topic)}
+	l.shrank(1<<20, 1<<18)
+	l.shrank(1<<20, 1<<19)
+	worse := l.full(x, 0)
+	l.shrank(1<<20, 1<<18)
+	if better := l.full(x, 0); worse != 1_792_800 || better <= worse {
+		t.Errorf("full at %d after a batch that shrank less, then at %d", worse, better)
+	}
+	if small := roomFor(1000, 1<<20, 16<<20); small.batchMax != 1<<20*7/8 || small.entriesBytes() < filesBytesMin {
+		t.Errorf("in a small spool %+v", small)
 	}
 }

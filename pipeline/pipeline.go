@@ -53,7 +53,6 @@ type Agent struct {
 	readers []*reader
 	commits *committer
 	files   *dispatch
-	codecs  []*kafka.Compressor
 	work    chan *batch
 	groups  chan *group
 	dead    chan struct{}
@@ -89,16 +88,8 @@ func Open(cfg Config) (*Agent, error) {
 
 func (a *Agent) openKafka() error {
 	k := &a.cfg.Kafka
-	codec, err := kafka.ParseCodec(k.Compression)
-	if err != nil {
+	if err := codecsOf(&a.cfg); err != nil {
 		return err
-	}
-	for range runtime.GOMAXPROCS(0) {
-		c, err := kafka.NewCompressor(codec, k.CompressionLevel)
-		if err != nil {
-			return err
-		}
-		a.codecs = append(a.codecs, c)
 	}
 	for range 2 {
 		c, err := kafka.NewClient(kafka.ClientConfig{Brokers: k.Brokers, ClientID: k.ClientID, TLS: k.TLS,
@@ -143,14 +134,16 @@ func (a *Agent) transport() kafka.Transport {
 func (a *Agent) connect(rec *spool.Recovered) error {
 	cfg := &a.cfg
 	groupMax := a.spool.GroupBytesMax()
+	budgetMax := budgetBytes(cfg, groupMax)
 	for i := range cfg.Sources {
-		if s := &cfg.Sources[i]; filesBytes(s.LineBytesMax, groupMax) < filesBytesMin {
+		s := &cfg.Sources[i]
+		if s.room = roomFor(s.LineBytesMax, groupMax, budgetMax); s.room.entriesBytes() < filesBytesMin {
 			return fmt.Errorf("spool %s: its segments take groups of %d bytes, too few for the lines of source %s: raise spool.max_bytes or lower max_line_bytes to %d",
 				cfg.Spool.Dir, groupMax, s.Name, groupMax*7/8)
 		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
-	b := newBudget(budgetBytes(cfg, groupMax))
+	b := newBudget(budgetMax)
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
 			groupMax: groupMax, notify: make(chan struct{}, 1), feeds: map[uint32]*feed{}}
@@ -175,7 +168,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 func budgetBytes(cfg *Config, groupMax int64) int64 {
 	total := max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)
 	for i := range cfg.Sources {
-		total = max(total, 2*batchMemory(batchBytes(cfg.Sources[i].LineBytesMax, groupMax)))
+		total = max(total, 2*batchMemory(roomFor(cfg.Sources[i].LineBytesMax, groupMax, 0).batchMax))
 	}
 	return total
 }
@@ -236,8 +229,8 @@ func (a *Agent) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	var readers, compressors, others sync.WaitGroup
-	for _, c := range a.codecs {
-		compressors.Go(func() { compress(c, a.work, a.commits.budget) })
+	for range runtime.GOMAXPROCS(0) {
+		compressors.Go(func() { compress(a.work, a.commits.budget) })
 	}
 	for _, r := range a.readers {
 		readers.Go(func() { r.run(ctx) })

@@ -30,23 +30,19 @@ type bench struct {
 
 func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	tb.Helper()
-	c, err := kafka.ParseCodec(codec)
-	if err != nil {
+	cfg := &Config{Kafka: Kafka{Compression: codec}, Sources: []Source{{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, IdleFlush: time.Hour}}}
+	if err := codecsOf(cfg); err != nil {
 		tb.Fatal(err)
 	}
-	compressor, err := kafka.NewCompressor(c, 0)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	cfg := &Config{Sources: []Source{{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, IdleFlush: time.Hour}}}
 	work, groups := make(chan *batch, 16), make(chan *group, 16)
 	b := newBudget(budgetBytes)
 	x := &bench{}
 	x.r = &reader{cfg: cfg, log: slog.New(slog.DiscardHandler), start: time.Now(), budget: b, work: work, groups: groups, dead: make(chan struct{}),
-		groupMax: 16 << 20, notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), feeds: map[uint32]*feed{}}
+		notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), feeds: map[uint32]*feed{}}
 	b.freed = []chan struct{}{x.r.notify}
 	x.d = newDispatch(cfg, []*reader{x.r})
-	go compress(compressor, work, b)
+	x.groupMax(16 << 20)
+	go compress(work, b)
 	go func() {
 		for g := range groups {
 			x.largest.Store(max(x.largest.Load(), g.bytes))
@@ -66,6 +62,13 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	}()
 	tb.Cleanup(func() { close(work); close(groups) })
 	return x
+}
+
+// groupMax gives the spool groups of so many bytes.
+func (x *bench) groupMax(bytes int64) {
+	x.r.groupMax = bytes
+	s := &x.r.cfg.Sources[0]
+	s.room = roomFor(s.LineBytesMax, bytes, x.r.budget.total)
 }
 
 // readAll reads a file from its beginning to its end, turn by turn.
@@ -149,7 +152,7 @@ func TestBatchesFitTheBroker(t *testing.T) {
 		runtime.Gosched()
 	}
 	const brokerMax = 1_048_588
-	if got := x.batch.Load(); got < batchBytesMax/2 || got > brokerMax {
+	if got := x.batch.Load(); got < batchBytesBase/2 || got > brokerMax {
 		t.Fatalf("the largest batch has %d bytes, brokers take %d", got, brokerMax)
 	}
 }
@@ -165,8 +168,8 @@ func TestGroupsFit(t *testing.T) {
 		}
 	}
 	x := newBench(t, "none", 64<<20)
-	x.r.groupMax = 128 << 10
 	x.r.cfg.Sources[0].LineBytesMax, x.r.cfg.Sources[0].Lanes = 1000, 1
+	x.groupMax(128 << 10)
 	x.d.slots = slotsOf(x.r.cfg.Sources)
 	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{dir + "/*"}, LineBytesMax: 1000}}, NoInotify: true})
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 // buffer, or with an empty one after the full batch was handed over or set
 // aside. False: the budget has nothing left; it will tell.
 func (r *reader) room(of *openFile, ol *openLane, n int) bool {
-	most := batchBytes(r.source(of).LineBytesMax, r.groupMax)
+	most := ol.full(r.source(of).room, n)
 	need := ol.builder.Bytes() + n + kafka.RecordOverheadMax
 	if need > most || ol.builder.Count() == kafka.RecordsMax {
 		if of.feed.keyed != nil {
@@ -80,7 +80,7 @@ func (r *reader) entriesMax(f *feed) int64 {
 	if f.keyed != nil {
 		return r.groupMax - groupOverheadBytes - f.keyed.heldMax - pathBytesMax
 	}
-	return filesBytes(r.cfg.Sources[f.block].LineBytesMax, r.groupMax) - pathBytesMax
+	return r.cfg.Sources[f.block].room.entriesBytes() - pathBytesMax
 }
 
 // grow moves the open batch into a buffer for size bytes, with room beside it
@@ -217,7 +217,7 @@ func (r *reader) setAside(f *feed, ol *openLane) {
 // compressor.
 func (r *reader) sealLane(f *feed, ol *openLane) {
 	if n := ol.builder.Count(); n > 0 {
-		b := &batch{lane: ol.lane, first: ol.next, count: n, bytesMax: heldBytes(ol.builder.Bytes()), records: ol.builder, raw: ol.raw, out: ol.out, ready: make(chan struct{})}
+		b := &batch{lane: ol.lane, first: ol.next, count: n, bytesMax: heldBytes(ol.builder.Bytes()), codec: r.cfg.Sources[f.block].codec, records: ol.builder, raw: ol.raw, out: ol.out, ready: make(chan struct{})}
 		ol.size = ol.builder.Bytes()
 		ol.next += uint64(n)
 		ol.sealed = ol.next
