@@ -103,7 +103,13 @@ type SourceConfig struct {
 	Oversize       string // split, cut, skip
 	Encoding       string // raw or a name that tail knows
 	IdleFlush      time.Duration
+
+	Compression      string // as KafkaConfig, or asKafka: that, with its level
+	CompressionLevel int
 }
+
+// asKafka is the compression of a source that has none of its own.
+const asKafka = "kafka"
 
 // AdminConfig is the local interface for operators.
 type AdminConfig struct {
@@ -141,6 +147,7 @@ func DefaultSource() SourceConfig {
 		Oversize:     "split",
 		Encoding:     "raw",
 		IdleFlush:    5 * time.Second,
+		Compression:  asKafka,
 	}
 }
 
@@ -264,6 +271,8 @@ func (s *SourceConfig) defaultKeys() []key {
 		choice("oversize", &s.Oversize, "split", "cut", "skip"),
 		choice("encoding", &s.Encoding, tail.Encodings()...),
 		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
+		choice("compression", &s.Compression, asKafka, "zstd", "lz4", "snappy", "gzip", "none"),
+		integer("compression_level", &s.CompressionLevel, 0, 22),
 	}
 }
 
@@ -290,8 +299,8 @@ func (c *Config) finish() error {
 	if err := c.finishSources(); err != nil {
 		return err
 	}
-	if top := compressionLevelMax[c.Kafka.Compression]; c.Kafka.CompressionLevel > top {
-		return c.errorAt("kafka.compression_level", "is %d; %s takes 0 to %d", c.Kafka.CompressionLevel, c.Kafka.Compression, top)
+	if err := c.checkLevel("kafka.compression_level", c.Kafka.Compression, c.Kafka.CompressionLevel); err != nil {
+		return err
 	}
 	return c.finishSecurity()
 }
@@ -332,8 +341,22 @@ func (c *Config) finishSources() error {
 		if other, taken := names[s.Name]; taken {
 			return c.errorAt(at+"name", "%q is the name of sources[%d] too; names are unique and stay", s.Name, other)
 		}
+		if err := c.checkLevel(c.whereSet(at, "compression_level"), s.Compression, s.CompressionLevel); err != nil {
+			return err
+		}
 		names[s.Name] = i
 		s.Paths = c.usablePatterns(at, s.Paths)
+	}
+	return nil
+}
+
+// checkLevel returns an error for a key that holds a level the compression does not have.
+func (c *Config) checkLevel(path, compression string, level int) error {
+	switch top, known := compressionLevelMax[compression]; {
+	case !known && level > 0:
+		return c.errorAt(path, "needs a compression beside it")
+	case level > top:
+		return c.errorAt(path, "is %d; %s takes 0 to %d", level, compression, top)
 	}
 	return nil
 }

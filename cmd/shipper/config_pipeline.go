@@ -56,6 +56,10 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Encoding:     s.Encoding,
 			IdleFlush:    s.IdleFlush,
 		})
+		if s.Compression != asKafka {
+			added := &p.Sources[len(p.Sources)-1]
+			added.Compression, added.CompressionLevel = s.Compression, s.CompressionLevel
+		}
 	}
 	return p, nil
 }
