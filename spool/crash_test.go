@@ -6,13 +6,14 @@ import (
 	"math/rand/v2"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 
 	"shipper/internal/vfs"
 )
 
 // seedsOf is how many seeds a randomised test runs: few by default, as many as
-// the variable says otherwise.
+// the variable says otherwise: "200", or "501-900" for a part.
 func seedsOf(t testing.TB, few int) (from, to uint64) {
 	if s := os.Getenv("SPOOL_SEED"); s != "" {
 		n, err := strconv.ParseUint(s, 10, 64)
@@ -21,14 +22,21 @@ func seedsOf(t testing.TB, few int) (from, to uint64) {
 		}
 		return n, n + 1
 	}
+	from, to = 1, uint64(few)
 	if s := os.Getenv("SPOOL_SEEDS"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
+		first, last, part := strings.Cut(s, "-")
+		var err error
+		if part {
+			from, err = strconv.ParseUint(first, 10, 64)
+			first = last
+		}
+		n, err2 := strconv.ParseUint(first, 10, 64)
+		if err = errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
-		few = n
+		to = n
 	}
-	return 1, uint64(few) + 1
+	return from, to + 1
 }
 
 // TestCrashAtEveryOperation runs a random script and, before each operation that

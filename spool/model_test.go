@@ -119,6 +119,7 @@ type world struct {
 	failure   error           // of a check made on the way
 	rotten    bool            // damage is to be expected
 	uncertain int             // lines reported as lost without a number
+	untold    int             // the same, by starts that failed
 	counted   map[string]bool // lines that a gap has stood for (with damage)
 }
 
