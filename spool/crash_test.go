@@ -51,7 +51,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	from, to := seedsOf(t, 2)
 	for seed := from; seed < to; seed++ {
 		crashes := 0
-		if err := crashEverywhere(seed, &crashes); err != nil {
+		if err := crashEverywhere(newWorld(seed), seed, &crashes); err != nil {
 			t.Fatalf("SPOOL_SEED=%d: %v", seed, err)
 		}
 		if crashes < 100 {
@@ -60,8 +60,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 	}
 }
 
-func crashEverywhere(seed uint64, crashes *int) error {
-	w := newWorld(seed)
+func crashEverywhere(w *world, seed uint64, crashes *int) error {
 	mem := vfs.NewMem()
 	rng := rand.New(rand.NewPCG(seed, 2))
 	op := 0
@@ -72,7 +71,7 @@ func crashEverywhere(seed uint64, crashes *int) error {
 		op++
 		for range 2 {
 			*crashes++
-			if err := recoverCrash(mem.Crash(rng), w.possible, rng, op%16 == 0, crashes); err != nil {
+			if err := w.recoverCrash(mem.Crash(rng), rng, op%16 == 0, crashes); err != nil {
 				w.failure = fmt.Errorf("power cut before operation %d (%v): %w", op, o, err)
 			}
 		}
@@ -94,7 +93,7 @@ func crashEverywhere(seed uint64, crashes *int) error {
 
 // recoverCrash opens what a crash left. With again, that recovery is crashed
 // before each of its operations too.
-func recoverCrash(mem *vfs.Mem, possible []*model, rng *rand.Rand, again bool, crashes *int) error {
+func (w *world) recoverCrash(mem *vfs.Mem, rng *rand.Rand, again bool, crashes *int) error {
 	var inner error
 	var fs vfs.FS = mem
 	if again {
@@ -103,20 +102,20 @@ func recoverCrash(mem *vfs.Mem, possible []*model, rng *rand.Rand, again bool, c
 			if o.Changing && inner == nil {
 				op++
 				*crashes++
-				if err := recoverCrash(mem.Crash(rng), possible, rng, false, crashes); err != nil {
+				if err := w.recoverCrash(mem.Crash(rng), rng, false, crashes); err != nil {
 					inner = fmt.Errorf("again before operation %d (%v) of the recovery: %w", op, o, err)
 				}
 			}
 			return nil
 		}}
 	}
-	o := memOptions(fs)
+	o := w.options(fs)
 	o.rand = rand.NewChaCha8([32]byte{byte(rng.Uint32()), byte(rng.Uint32()), byte(rng.Uint32()), 1})
 	l, r, err := Open(o)
 	if err != nil {
 		return err
 	}
-	if _, err := findState(l, r, possible); err != nil {
+	if _, err := findState(l, r, w.possible); err != nil {
 		return err
 	}
 	if inner != nil {

@@ -446,6 +446,11 @@ func (l *Log) sync() error {
 		return l.failed
 	}
 	s := l.newest()
+	if l.options.without == ruleRelease {
+		if _, err := l.release(l.options.RetainAckedBytes, segmentsKept); err != nil {
+			return l.fail(err)
+		}
+	}
 	if l.durable.byte != s.end {
 		if err := l.file.Sync(); err != nil {
 			return l.fail(fmt.Errorf("spool: sync segment %d: %w", s.number, err))

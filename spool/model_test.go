@@ -114,6 +114,7 @@ type world struct {
 	broker    *broker
 	full      int
 	retain    int64  // RetainAckedBytes, if not 0
+	without   rule   // left out of the log
 	stuck     uint32 // a lane that cannot send; 0: none
 	stats     map[string]int
 	failure   error           // of a check made on the way
@@ -133,12 +134,18 @@ func newWorld(seed uint64) *world {
 	}
 }
 
-// open recovers and takes the found state over as the truth.
-func (w *world) open(fs vfs.FS) error {
+func (w *world) options(fs vfs.FS) Options {
 	o := memOptions(fs)
 	if w.retain > 0 {
 		o.RetainAckedBytes = w.retain
 	}
+	o.without = w.without
+	return o
+}
+
+// open recovers and takes the found state over as the truth.
+func (w *world) open(fs vfs.FS) error {
+	o := w.options(fs)
 	o.rand = rand.NewChaCha8([32]byte{byte(w.rng.Uint32()), byte(w.rng.Uint32()), byte(w.rng.Uint32())})
 	l, r, err := Open(o)
 	if err != nil {

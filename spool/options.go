@@ -58,7 +58,24 @@ type Options struct {
 	rand         io.Reader     // tests only: instead of crypto/rand
 	tellEvery    time.Duration // tests only: instead of tellEvery
 	punchUnit    int64         // tests only: instead of punchUnitBytes
+	without      rule          // tests only: this rule is left out, to see that the tests find it
 }
+
+// rule is one of those that keep the promise. mutation_test.go says what goes
+// wrong without it.
+type rule uint8
+
+const (
+	ruleGroup    rule = iota + 1 // a batch counts only with the commit of its group
+	ruleTear                     // the first bad frame from D on ends the log
+	ruleDurable                  // a bad frame below D costs only itself
+	ruleSeed                     // each life of a file has a seed of its own
+	ruleEnd                      // a later segment says where the one before it ends
+	ruleName                     // a segment is synced before it gets its name
+	ruleOrder                    // the segment before it is synced first
+	ruleRelease                  // only what a synced commit has released goes
+	ruleIdentity                 // every start ends every identity
+)
 
 // Errors of Open and Append, to be asked with errors.Is.
 var (

@@ -292,6 +292,8 @@ func (r *recovery) keepListed(listed []segmentEnd) error {
 		switch {
 		case i >= r.base:
 			kept = append(kept, f)
+		case ok && r.options.without == ruleEnd:
+			kept = append(kept, f)
 		case ok:
 			f.limit, f.cut = min(s.end, f.fileSize), s.cut
 			kept = append(kept, f)
@@ -319,7 +321,7 @@ func (r *recovery) findDurable() {
 	for i := len(r.found) - 1; i >= r.base; i-- {
 		r.tell(len(r.found) - 1 - i)
 		r.listFrames(r.found[i])
-		if i > r.base && r.found[i].before >= 0 {
+		if i > r.base && r.found[i].before >= 0 && r.options.without != ruleEnd {
 			// What lies behind its end was void when the next one was made.
 			r.found[i-1].limit = min(r.found[i-1].fileSize, r.found[i].before)
 		}
@@ -356,6 +358,12 @@ func (r *recovery) replayFrames() {
 		if f == last && r.durable.segment == f.number {
 			durable = min(r.durable.byte, f.limit)
 			f.cut = true
+			switch r.options.without {
+			case ruleTear:
+				durable = f.limit
+			case ruleDurable:
+				durable = f.frames[0].end() // only the checkpoint
+			}
 		}
 		f.end = durable
 		r.replaySegment(f, durable)
@@ -416,6 +424,10 @@ func (r *recovery) replayWhole(f *foundSegment, fr *frame, group *[]frame) (whol
 	if fr.kind == kindBatch {
 		if _, err := f.payload(fr); err != nil {
 			return false
+		}
+		if r.options.without == ruleGroup {
+			r.hold(f, fr)
+			return true
 		}
 		*group = append(*group, *fr)
 		return true

@@ -2,6 +2,7 @@ package spool
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"testing"
@@ -12,32 +13,49 @@ import (
 // TestStaleFrames: the rest of a recycled segment is full of intact frames of its
 // former life, at the very positions where new ones go. None may come back.
 func TestStaleFrames(t *testing.T) {
+	if err := staleFrames(newWorld(1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func staleFrames(w *world) error {
 	mem := vfs.NewMem()
-	l, _ := mustOpen(t, memOptions(mem))
-	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
+	l, _, err := Open(w.options(mem))
+	if err != nil {
+		return err
+	}
+	_, err = l.Append(nil, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
 	recycled := 0
-	for i := range uint64(120) {
-		b := testBatch(1, i, 1, 1200)
-		mustAppend(t, l, []Batch{b}, &Commit{Cursors: []Cursor{{Source: 1, Offset: int64(i + 1)}}})
-		mustSync(t, l)
-		if i > 20 {
-			mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: i - 20, Count: 1}}})
-			mustSync(t, l)
+	for i := uint64(0); i < 120 && err == nil; i++ {
+		c := Commit{Cursors: []Cursor{{Source: 1, Offset: int64(i + 1)}}}
+		if _, err = l.Append(nil, []Batch{testBatch(1, i, 1, 1200)}, &c); err == nil {
+			err = l.Sync()
 		}
-		dead, r := mustOpen(t, memOptions(mem.Kill()))
+		if err == nil && i > 20 {
+			_, err = l.Append(nil, nil, &Commit{Acks: []Ack{{Lane: 1, First: i - 20, Count: 1}}})
+			err = errors.Join(err, l.Sync())
+		}
+		if err != nil {
+			return err
+		}
+		dead, r, err := Open(w.options(mem.Kill()))
+		if err != nil {
+			return err
+		}
 		if r.VoidBytes != 0 || len(r.Damage) != 0 || r.Sources[0].Offset != int64(i+1) || r.Lanes[0].Next != i+1 {
-			t.Fatalf("after batch %d: cursor %d, next %d, void %d, %+v", i, r.Sources[0].Offset, r.Lanes[0].Next, r.VoidBytes, r.Damage)
+			return fmt.Errorf("after batch %d: cursor %d, next %d, void %d, %+v", i, r.Sources[0].Offset, r.Lanes[0].Next, r.VoidBytes, r.Damage)
 		}
 		if err := dead.Close(); err != nil {
-			t.Fatal(err)
+			return err
 		}
 		if len(l.free) > sparesMin {
 			recycled++
 		}
 	}
 	if recycled == 0 {
-		t.Fatal("nothing was recycled")
+		return errors.New("nothing was recycled")
 	}
+	return errors.Join(err, l.Close())
 }
 
 // TestTornPayload: header and commit of a group are there, a block in the middle
@@ -233,5 +251,34 @@ func TestReaderBesideWriter(t *testing.T) {
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestGapAcrossBatch: a batch was cut in two, the first half became a dead letter,
+// and then the halves rot. The batch as it was first cut is sent whole, and what
+// the dead letter's gap holds beside it stays dropped.
+func TestGapAcrossBatch(t *testing.T) {
+	l := &lane{gaps: []Gap{{From: 4, To: 7, Records: 3, Reason: GapRefused}, {From: 8, To: 9, Records: 1}, {From: 12, To: 14, Records: 2}}}
+	l.trimGaps([]Ref{{First: 6, Count: 3}, {First: 9, Count: 3}})
+	if want := []Gap{{From: 4, To: 6, Records: 2, Reason: GapRefused}, {From: 12, To: 14, Records: 2}}; !reflect.DeepEqual(l.gaps, want) {
+		t.Errorf("gaps %+v, want %+v", l.gaps, want)
+	}
+	mem := vfs.NewMem()
+	log, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, log, []Batch{testBatch(1, 0, 1, 100), testBatch(1, 1, 2, 100)}, &Commit{Lanes: []Lane{{ID: 1}}})
+	cut := mustAppend(t, log, []Batch{testBatch(1, 1, 1, 100), testBatch(1, 2, 1, 100)}, nil)
+	// The head is below the dead letter: it was moved back to heal.
+	mustAppend(t, log, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 1, To: 2, Records: 1, Reason: GapRefused, DeadLetter: "x"}}})
+	mustSync(t, log)
+	mustAppend(t, log, nil, nil) // says that the others are durable
+	mem = mem.Kill()
+	for _, ref := range cut {
+		if err := flip(mem, log.path(log.newest().name()), int64(ref.Block)*blockBytes*8); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, r := mustOpen(t, memOptions(mem))
+	if lane := r.Lanes[0]; len(lane.Batches) != 2 || lane.Batches[1].First != 1 || lane.Batches[1].Count != 2 || len(lane.Gaps) != 0 {
+		t.Fatalf("%+v", lane)
 	}
 }

@@ -51,6 +51,7 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 	r.state.raiseNext(l, h.next)
 	acked := l.head
 	live := l.live(h.batches)
+	l.trimGaps(live)
 	for _, hole := range l.holes(live) {
 		r.noteDamage(Damage{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: "no intact batch holds these records"})
 		if err := r.state.setGap(Gap{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: GapDamaged}); err != nil {
@@ -58,6 +59,9 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 		}
 	}
 	r.state.passGaps()
+	if r.options.without == ruleIdentity {
+		return live
+	}
 	from := l.head
 	if len(live) > 0 && live[0].First == acked {
 		// Only this one can have been sent without a durable ack; with a hole
@@ -89,6 +93,31 @@ func (l *lane) live(held batchList) []Ref {
 		}
 	}
 	return live
+}
+
+// trimGaps takes out of the gaps what a live batch holds. A gap cuts into a batch
+// only if the batches that had replaced it are damaged: it is sent whole, or the
+// records beside the gap would go with it.
+func (l *lane) trimGaps(live []Ref) {
+	var trimmed []Gap
+	for _, g := range l.gaps {
+		at, rest := g.From, g
+		add := func(to uint64) {
+			if at < to {
+				rest.From, rest.To = at, to
+				rest.Records = min(g.Records, to-at)
+				trimmed = append(trimmed, rest)
+			}
+		}
+		for _, b := range live {
+			if b.First < g.To && b.Next() > at {
+				add(b.First)
+				at = max(at, b.Next())
+			}
+		}
+		add(g.To)
+	}
+	l.gaps = trimmed
 }
 
 // holes are the indexes from the head on that neither a batch nor a gap holds.

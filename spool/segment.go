@@ -124,6 +124,9 @@ type freeFile struct {
 func (l *Log) path(name string) string { return filepath.Join(l.dir, name) }
 
 func (l *Log) newSeed() (uint64, error) {
+	if l.options.without == ruleSeed {
+		return 0, nil
+	}
 	var b [8]byte
 	if _, err := io.ReadFull(l.rand, b[:]); err != nil {
 		return 0, fmt.Errorf("spool: draw a seed: %w", err)
@@ -282,8 +285,10 @@ func (l *Log) makeSegmentFile(number uint32, size int64) (vfs.File, error) {
 // publish syncs a segment written under its temporary name, gives it its name
 // and makes it the newest. An error here is final.
 func (l *Log) publish(f vfs.File, s *segment) error {
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("spool: sync new segment %d: %w", s.number, err)
+	if l.options.without != ruleName {
+		if err := f.Sync(); err != nil {
+			return fmt.Errorf("spool: sync new segment %d: %w", s.number, err)
+		}
 	}
 	if err := l.fs.Rename(l.path(tempName(s.number)), l.path(s.name())); err != nil {
 		return fmt.Errorf("spool: name new segment %d: %w", s.number, err)
@@ -314,8 +319,10 @@ func (l *Log) addBytes(n int64) {
 // roll starts the next segment: sync of the one before, checkpoint, name.
 // newLines says that the group to come holds some, so spares are not for it.
 func (l *Log) roll(groupBytes int64, newLines bool) error {
-	if err := l.sync(); err != nil {
-		return err
+	if l.options.without != ruleOrder {
+		if err := l.sync(); err != nil {
+			return err
+		}
 	}
 	keepSpares := 0
 	if newLines {
