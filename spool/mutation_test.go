@@ -32,7 +32,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"each life of a file has a seed of its own", ruleSeed, "stale frames", 1},
 		{"a later segment says where the one before it ends", ruleEnd, "crash at every operation", 4},
 		{"a segment is synced before it gets its name", ruleName, "crash at every operation", 2},
-		{"the segment before it is synced first", ruleOrder, "crash at every operation", 2},
+		{"the segment before it is synced first", ruleOrder, "crash at every operation", 12},
 		{"only what a synced commit has released goes", ruleRelease, "crash at every release", 20},
 		{"every start ends every identity", ruleIdentity, "rot walk", 40},
 	} {
