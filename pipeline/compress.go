@@ -33,25 +33,32 @@ func codecsOf(cfg *Config) error {
 	return nil
 }
 
+// compressor is one worker's tools.
+type compressor map[*codec]*kafka.Compressor
+
 // compress seals batches until work is closed. Workers run side by side; order
 // is kept since the committer takes batches from its own queue, in the order
 // they were sealed, and waits for each.
 func compress(work <-chan *batch, b *budget) {
-	tools := map[*codec]*kafka.Compressor{}
+	tools := compressor{}
 	for x := range work {
-		c := tools[x.codec]
-		if c == nil {
-			var err error
-			if c, err = kafka.NewCompressor(x.codec.name, x.codec.level); err != nil {
-				panic("BUG: a codec that was tried at the start cannot be made: " + err.Error())
-			}
-			tools[x.codec] = c
-		}
-		c.Seal(&x.records, x.out, &x.sealed)
-		x.lane.shrank(x.sealed.RawBytes, len(x.sealed.Records))
-		raw := x.raw
-		x.raw, x.records = nil, kafka.Builder{}
-		close(x.ready)
-		b.give(raw)
+		tools.seal(x, b)
 	}
+}
+
+func (tools compressor) seal(x *batch, b *budget) {
+	c := tools[x.codec]
+	if c == nil {
+		var err error
+		if c, err = kafka.NewCompressor(x.codec.name, x.codec.level); err != nil {
+			panic("BUG: a codec that was tried at the start cannot be made: " + err.Error())
+		}
+		tools[x.codec] = c
+	}
+	c.Seal(&x.records, x.out, &x.sealed)
+	x.lane.shrank(x.sealed.RawBytes, len(x.sealed.Records))
+	raw := x.raw
+	x.raw, x.records = nil, kafka.Builder{}
+	close(x.ready)
+	b.give(raw)
 }

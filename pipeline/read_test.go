@@ -1,10 +1,12 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -24,6 +26,7 @@ type bench struct {
 	largest atomic.Int64  // group, in bytes
 	records atomic.Uint64 // in groups
 	batch   atomic.Int64  // largest, in bytes
+	jitter  time.Duration // compressors take up to this longer
 	keep    bool          // groups and their buffers
 	groups  []*group      // kept; read them when records has what is awaited
 }
@@ -42,7 +45,17 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 	b.freed = []chan struct{}{x.r.notify}
 	x.d = newDispatch(cfg, []*reader{x.r})
 	x.groupMax(16 << 20)
-	go compress(work, b)
+	for range 3 {
+		go func() {
+			tools := compressor{}
+			for y := range work {
+				if x.jitter > 0 {
+					time.Sleep(rand.N(x.jitter))
+				}
+				tools.seal(y, b)
+			}
+		}()
+	}
 	go func() {
 		for g := range groups {
 			x.largest.Store(max(x.largest.Load(), g.bytes))
@@ -192,6 +205,51 @@ func TestGroupsFit(t *testing.T) {
 	}
 	if got := x.largest.Load(); got > x.r.groupMax {
 		t.Fatalf("a group of up to %d bytes in a spool that takes %d", got, x.r.groupMax)
+	}
+}
+
+// Compressors that overtake each other keep the order of a lane.
+func TestOrderThroughCompressors(t *testing.T) {
+	const lines = 60_000
+	path := filepath.Join(t.TempDir(), "order.log")
+	var text bytes.Buffer
+	for i := range lines {
+		fmt.Fprintf(&text, "%07d\n", i)
+	}
+	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	x := newBench(t, "lz4", 64<<20)
+	x.d.topics.Get("t").BatchBytesMax.Store(16 << 10) // many batches
+	x.jitter, x.keep = 5*time.Millisecond, true
+	x.readAll(t, path)
+	for x.records.Load() < lines {
+		runtime.Gosched()
+	}
+	line, batches, raw := 0, 0, []byte(nil)
+	for _, g := range x.groups {
+		for _, b := range g.batches {
+			batches++
+			if b.first != uint64(line) {
+				t.Fatalf("a batch begins at index %d, want %d", b.first, line)
+			}
+			header, err := kafka.ParseHeader(b.sealed.Header[:])
+			if err == nil {
+				raw, err = kafka.Decompress(raw[:0], b.sealed.Records, header.Codec(), 1<<20)
+			}
+			for rest := raw; err == nil && len(rest) > 0; line++ {
+				var rec kafka.Record
+				if rec, rest, err = kafka.NextRecord(rest, 0); err == nil && string(rec.Value) != fmt.Sprintf("%07d", line) {
+					t.Fatalf("%q in place of line %d", rec.Value, line)
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if batches < 10 {
+		t.Fatalf("%d batches are too few to overtake each other", batches)
 	}
 }
 
