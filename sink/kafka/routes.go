@@ -2,7 +2,7 @@ package kafka
 
 import (
 	"encoding/binary"
-	"sort"
+	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -103,13 +103,20 @@ func PlaceLane(host [16]byte, topic string, slot uint32, n int32) int32 {
 		weight uint64
 		p      int32
 	}
-	order := make([]ranked, n)
+	best := make([]ranked, 0, int(slot)%int(n)+2) // by weight, descending: no more than are wanted, and one
 	key := append(append([]byte{}, host[:]...), topic...)
 	key = append(key, 0, 0, 0, 0)
-	for p := range order {
+	for p := range n {
 		binary.BigEndian.PutUint32(key[len(key)-4:], uint32(p))
-		order[p] = ranked{xxhash.Sum64(key), int32(p)}
+		x := ranked{xxhash.Sum64(key), p}
+		at := len(best)
+		for at > 0 && best[at-1].weight < x.weight {
+			at--
+		}
+		if at < cap(best)-1 {
+			best = slices.Insert(best, at, x)
+			best = best[:min(len(best), cap(best)-1)]
+		}
 	}
-	sort.Slice(order, func(i, j int) bool { return order[i].weight > order[j].weight })
-	return order[int(slot)%len(order)].p
+	return best[len(best)-1].p
 }
