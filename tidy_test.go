@@ -59,7 +59,7 @@ var homes = map[string][]string{
 	"github.com/klauspost/compress":       {"sink/kafka/*"},
 	"github.com/pierrec/lz4/v4":           {"sink/kafka/*"},
 	"gopkg.in/yaml.v3":                    {"cmd/shipper/config*.go"},
-	"github.com/spf13/cobra":              {"cmd/shipper/main.go", "cmd/shipper/admin*.go", "cmd/shipper/spool*.go"},
+	"github.com/spf13/cobra":              {"cmd/shipper/main.go", "cmd/shipper/explain.go", "cmd/shipper/admin*.go", "cmd/shipper/spool*.go"},
 	"github.com/prometheus/client_golang": {"cmd/shipper/admin*.go"},
 	"golang.org/x/sys/unix":               {"tail/*", "spool/*", "internal/vfs/*", "cmd/shipper/check.go"},
 	"golang.org/x/text":                   {"tail/*"},

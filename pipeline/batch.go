@@ -23,10 +23,11 @@ type lane struct {
 	// writes it; the lane's reader lets its open batch fill while sealed
 	// ones wait.
 	sentNext atomic.Uint64
+	waits    atomic.Uint32 // kafka.Cause, written by the sink
 }
 
 func (l *lane) info(block string) kafka.LaneInfo {
-	return kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext}
+	return kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext, Waits: &l.waits}
 }
 
 // batch is a sealed batch on its way from a reader through a compressor to the

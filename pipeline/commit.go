@@ -31,6 +31,7 @@ type committer struct {
 	groups  <-chan *group
 	journal journal
 	stats   commitStats
+	seen    *progress
 
 	blocked   *group    // does not fit into the spool
 	tried     time.Time // when it last did not
@@ -228,8 +229,9 @@ func (c *committer) appendGroup(g *group) error {
 
 // tellGroups announces durable batches and gives their buffers back.
 func (c *committer) tellGroups() {
-	refs := c.refs
+	refs, now := c.refs, time.Now()
 	for _, g := range c.appended {
+		c.seen.committed(g, now)
 		for _, l := range g.lanes {
 			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id,
 				Lane: &kafka.LaneStart{LaneInfo: l.info(c.cfg.Sources[l.block].Name)}})
@@ -251,6 +253,7 @@ func (c *committer) appendEntries() error {
 	c.commit = spool.Commit{Acks: c.commit.Acks[:0], Identities: c.commit.Identities[:0], Heads: c.commit.Heads[:0], Gaps: c.commit.Gaps[:0]}
 	for _, x := range e.list[e.appended:] {
 		x.addTo(&c.commit, c.log)
+		c.seen.take(&x)
 	}
 	e.appended = len(e.list)
 	if _, err := c.log.Append(nil, nil, &c.commit); err != nil {

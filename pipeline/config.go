@@ -61,6 +61,7 @@ type Source struct {
 	Paths            []string // absolute doublestar patterns
 	Exclude          []string
 	Topic            string
+	IgnoreOlder      time.Duration // 0: no file is too old
 	StartAtEnd       bool
 	Lanes            int    // 0: auto, four per topic shared by its blocks
 	Compression      string // as Kafka.Compression; "": that

@@ -155,7 +155,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	if err != nil {
 		return err
 	}
-	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal()}
+	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(), seen: newProgress()}
 	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
 		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()), Topics: a.files.topics,
 		NewReader: func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
@@ -183,6 +183,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 		batches += len(s.Batches)
 	}
 	a.sink.Deliver(notices)
+	a.commits.seen.recover(rec, a.files.lanes)
 	var known []tail.Known
 	for i := range rec.Sources {
 		a.files.recoverSource(&rec.Sources[i])
@@ -205,7 +206,7 @@ func (a *Agent) tailOptions(known []tail.Known) tail.Options {
 		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
-		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, StartAtEnd: s.StartAtEnd,
+		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd,
 			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.Encoding, IdleFlush: s.IdleFlush})
 	}
 	return o

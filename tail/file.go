@@ -33,6 +33,9 @@ type File struct {
 
 	id atomic.Uint64 // written once by the receiver
 
+	readTo atomic.Int64           // the offset, as of the last Fill or the end of what it filled
+	failed atomic.Pointer[string] // why the last Fill failed; nil: it did not
+
 	// Owned by the holder.
 	fd       int // -1: closed; only Run opens and closes
 	rd       *reading
@@ -128,6 +131,7 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 		panic("BUG: tail: Fill before Next was drained or Unfill called")
 	}
 	r.settle()
+	f.readTo.Store(r.offset())
 	st.Gone = f.gone.Load()
 	check := f.check.Swap(false)
 	n, err = f.fill(buf, check, &st)
@@ -135,7 +139,13 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	f.restarted = false
 	if err != nil {
 		f.check.Store(true)
-		return 0, st, fmt.Errorf("read %s at offset %d: %w", f.Path(), r.offset(), err)
+		err = fmt.Errorf("read %s at offset %d: %w", f.Path(), r.offset(), err)
+		msg := err.Error()
+		f.failed.Store(&msg)
+		return 0, st, err
+	}
+	if f.failed.Load() != nil {
+		f.failed.Store(nil)
 	}
 	f.w.stats.bytesRead.Add(uint64(n))
 	if n > f.pending || st.Truncated {
@@ -303,6 +313,7 @@ func (f *File) nextOdd() (l Line, ok bool) {
 			if r.buf != nil {
 				f.pending = len(data)
 			}
+			f.readTo.Store(r.offset())
 			r.settle()
 			return Line{}, false
 		}

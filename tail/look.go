@@ -12,7 +12,7 @@ const (
 	busyFor   = time.Minute // a file that changed so lately is looked at by every scan
 	looksMin  = 200         // files and directories at rest, per scan
 	looksMax  = 20_000
-	restShare = 400 // looking at what is at rest takes one part in so many of one core
+	restShare = 250 // looking at what is at rest takes one part in so many of one core
 )
 
 // scan looks at some files or, if anything asks for it, at all.

@@ -27,6 +27,7 @@ func (w *Watcher) admit() {
 			continue
 		}
 		f.src.out, f.src.checked = true, f.src.st
+		f.readTo.Store(f.cursorOffset())
 		f.check.Store(true)
 		w.stats.reading.Add(1)
 		w.handler.Open(f)

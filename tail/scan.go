@@ -11,12 +11,13 @@ import (
 
 // source is Run's side of a File.
 type source struct {
-	key     key
-	st      fileStat // as seen last
-	checked fileStat // as it was when a reader was last told to look (or the content was compared)
-	out     bool     // a reader holds it
-	waiting bool     // queued
-	skip    string   // compressed with this; looked at again when it changes
+	key      key
+	st       fileStat // as seen last
+	checked  fileStat // as it was when a reader was last told to look (or the content was compared)
+	out      bool     // a reader holds it
+	waiting  bool     // queued
+	wasBlock string   // the block that the spool names, if that is gone from the config
+	skip     string   // compressed with this; looked at again when it changes
 
 	seen      uint64 // full scan that found it under a pattern
 	seenAt    int64  // wall clock then, nanoseconds
@@ -187,13 +188,30 @@ func (w *Watcher) resolve(fresh []found) {
 		if f == nil {
 			f = w.newFile(c.block, c.path)
 			w.enter(f, c)
-			if w.blocks[c.block].StartAtEnd && w.scans == 1 {
+			switch {
+			case w.blocks[c.block].StartAtEnd && w.scans == 1:
 				w.startAtEnd(f)
+			case w.old(f):
+				w.ignore(f)
 			}
 		}
 		f.src.seen, f.src.seenAt = w.scans, w.wall
 		w.buryReused(c)
 	}
+}
+
+// old tells whether a new file is older than its block wants.
+func (w *Watcher) old(f *File) bool {
+	limit := f.block.IgnoreOlder
+	return limit > 0 && w.now().UnixNano()-f.src.st.mtime > int64(limit)
+}
+
+// ignore passes over what is in a file. What is appended to it later is read.
+func (w *Watcher) ignore(f *File) {
+	w.startAtEnd(f)
+	w.stats.ignoredFiles.Add(1)
+	w.log.Info("file is older than ignore_older: what is in it is passed over, what is appended is read", "path", f.Path(),
+		"modified", time.Unix(0, f.src.st.mtime).UTC(), "bytes", f.cur.Offset)
 }
 
 // buryReused forgets what the spool knew under the inode that now is c for sure.

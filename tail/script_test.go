@@ -5,10 +5,11 @@ package tail
 // rewrites it. Steps, one per line; words are split at spaces, "..." is a Go string:
 //
 //	block KEY=VALUE ...     before the first poll: paths= exclude= (comma lists, below the test's directory),
-//	                        max= (line bytes), oversize=, encoding=, idle=, end (start at end), files= (descriptors)
+//	                        max= (line bytes), oversize=, encoding=, idle=, older=, end (start at end), files= (descriptors)
 //	write FILE TEXT         create or replace in place (truncates)      append FILE TEXT
 //	lines FILE FROM TO [PAD] append "FILE-name N PAD" lines              zeros FILE N   append a hole of N bytes
 //	over FILE OFFSET TEXT   write in the middle                         truncate FILE N
+//	age FILE DURATION       sets its modification time that long back
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
 //	hold on|off             whether the reader keeps files at their end
@@ -144,6 +145,8 @@ func (m *machine) block(words []string) error {
 			b.Encoding = v
 		case "idle":
 			b.IdleFlush, err = time.ParseDuration(v)
+		case "older":
+			b.IgnoreOlder, err = time.ParseDuration(v)
 		case "end":
 			b.StartAtEnd = true
 		case "files":
@@ -248,6 +251,13 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 			return err
 		}
 		return os.Chmod(path(1), os.FileMode(mode))
+	case "age":
+		d, err := time.ParseDuration(args[1])
+		if err != nil {
+			return err
+		}
+		at := time.Now().Add(-d)
+		return os.Chtimes(path(0), at, at)
 	case "truncate":
 		n, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
@@ -329,7 +339,7 @@ func (m *machine) stats() {
 	v := reflect.ValueOf(m.w.Stats())
 	for i := range v.NumField() {
 		switch name := v.Type().Field(i).Name; name {
-		case "ScanDuration", "Scans", "BytesRead", "Watches", "Inotify", "OpenMax", "NotifyOverflows":
+		case "UnreadBytes", "ScanDuration", "Scans", "BytesRead", "Watches", "Inotify", "OpenMax", "NotifyOverflows":
 		default:
 			if !v.Field(i).IsZero() {
 				fmt.Fprintf(&m.out, "%s %v\n", name, v.Field(i))

@@ -100,10 +100,11 @@ func (s LineState) String() string {
 // Block is the file side of one source block of the config.
 type Block struct {
 	Name         string
-	Paths        []string // doublestar patterns, absolute
-	Exclude      []string // doublestar patterns, absolute; win over Paths
-	StartAtEnd   bool     // only for files present at the first scan that have no cursor; later files always from the beginning
-	LineBytesMax int      // longest record; longer lines go by Oversize
+	Paths        []string      // doublestar patterns, absolute
+	Exclude      []string      // doublestar patterns, absolute; win over Paths
+	IgnoreOlder  time.Duration // what is in a new file that was not written to for so long is passed over; 0: nothing is
+	StartAtEnd   bool          // only for files present at the first scan that have no cursor; later files always from the beginning
+	LineBytesMax int           // longest record; longer lines go by Oversize
 	Oversize     Oversize
 	Encoding     string        // one of Encodings; "", "raw": bytes as they are
 	IdleFlush    time.Duration // a last line without newline is handed out after this long without growth; 0: 5 s
@@ -182,6 +183,7 @@ type Stats struct {
 	Missing      int64 // not under any pattern now (rotated away, moved, deleted) and not forgotten yet
 	Unreadable   int64 // refused by permissions now
 	OpenMax      int64 // bound on Open in force
+	UnreadBytes  int64 // of all files, as of the last scan
 	Watches      int64 // directories under inotify
 	Inotify      bool  // false: polling only
 	ScanDuration time.Duration
@@ -192,6 +194,7 @@ type Stats struct {
 	LostBytes          uint64 // bytes known to have existed that went before they could be read
 	LostFiles          uint64 // sources that vanished with (possibly) unread bytes
 	StartedOver        uint64 // known sources that had to be read again from 0 at start
+	IgnoredFiles       uint64 // older than IgnoreOlder when they were found
 	SkippedFiles       uint64 // not regular, or compressed
 	PermissionErrors   uint64
 	OversizeSplit      uint64 // lines
@@ -260,6 +263,9 @@ func (b *Block) check() error {
 	}
 	if err := checkEncoding(b.Encoding); err != nil {
 		return err
+	}
+	if b.IgnoreOlder < 0 {
+		return fmt.Errorf("negative age %v of files to ignore", b.IgnoreOlder)
 	}
 	if b.IdleFlush < 0 {
 		return fmt.Errorf("negative idle flush %v", b.IdleFlush)

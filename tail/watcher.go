@@ -77,6 +77,8 @@ type Watcher struct {
 	open       map[*File]struct{} // with a descriptor
 	openMax    int
 
+	asked chan question
+
 	wanted atomic.Bool
 	stats  counters
 
@@ -90,13 +92,13 @@ type keepTimes struct{ idle, moved, unseen time.Duration }
 
 // counters are written by Run and by readers.
 type counters struct {
-	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, permissionErrors atomic.Uint64
-	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced                               atomic.Uint64
-	oversize                                                                                         [3]atomic.Uint64
+	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced                                             atomic.Uint64
+	oversize                                                                                                       [3]atomic.Uint64
 
-	files, open, reading, waiting, missing, unreadable, openMax, watches atomic.Int64
-	inotify                                                              atomic.Bool
-	scanNanos                                                            atomic.Int64
+	files, open, reading, waiting, missing, unreadable, unread, openMax, watches atomic.Int64
+	inotify                                                                      atomic.Bool
+	scanNanos                                                                    atomic.Int64
 }
 
 func newWatcher(o Options) (*Watcher, error) {
@@ -104,7 +106,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, refused: refused{paths: map[string]bool{}}, open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
-		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1),
+		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question),
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
 	w.walker.skipDir = func(s *fileStat) bool { return w.excluded[key{0, s.dev, s.ino}] }
@@ -129,6 +131,8 @@ func newWatcher(o Options) (*Watcher, error) {
 		f := w.newFile(-1, k.Path)
 		if i, ok := byName[k.Block]; ok {
 			f.src.key.block = i
+		} else {
+			f.src.wasBlock = k.Block
 		}
 		f.id.Store(k.ID)
 		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
@@ -165,6 +169,9 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 		case <-ctx.Done():
 			return nil
 		case <-w.wake:
+		case q := <-w.asked:
+			q.answer <- w.explain(q.path)
+			continue
 		case ev := <-listening:
 			if w.onEvents(ev) {
 				w.rescan = true
@@ -327,11 +334,11 @@ func (w *Watcher) Stats() Stats {
 	c := &w.stats
 	return Stats{
 		Files: c.files.Load(), Open: c.open.Load(), Reading: c.reading.Load(), WaitingOpen: c.waiting.Load(), Missing: c.missing.Load(),
-		Unreadable: c.unreadable.Load(), OpenMax: c.openMax.Load(), Watches: c.watches.Load(), Inotify: c.inotify.Load(),
+		Unreadable: c.unreadable.Load(), OpenMax: c.openMax.Load(), UnreadBytes: c.unread.Load(), Watches: c.watches.Load(), Inotify: c.inotify.Load(),
 		ScanDuration: time.Duration(c.scanNanos.Load()),
 
 		Scans: c.scans.Load(), BytesRead: c.bytesRead.Load(), Truncations: c.truncations.Load(), LostBytes: c.lostBytes.Load(),
-		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
+		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
 		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
 		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
 		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(),
@@ -354,6 +361,16 @@ func (w *Watcher) gauges(all bool) {
 		c.files.Store(int64(len(w.sources) + strays))
 		c.missing.Store(int64(missing + strays))
 	}
+	unread := int64(0)
+	for f := range w.open {
+		unread += max(0, f.src.st.size-f.offsetSeen())
+	}
+	for _, f := range w.waiting {
+		if f.fd < 0 {
+			unread += max(0, f.src.st.size-f.offsetSeen())
+		}
+	}
+	c.unread.Store(unread)
 	c.open.Store(int64(len(w.open)))
 	c.openMax.Store(int64(w.openMax))
 	c.scanNanos.Store(int64(w.scanTook))

@@ -15,8 +15,10 @@ import (
 
 // The admin interface: HTTP on a unix socket that only the agent's user may open, and on a loopback port if configured.
 //
-//	GET /stats    the agent's counters, JSON
-//	GET /healthz  200 while the agent runs
+//	GET /stats              the agent's counters, JSON
+//	GET /metrics            the same for Prometheus (admin_metrics.go)
+//	GET /explain?path=FILE  what the agent makes of a file, JSON (explain.go)
+//	GET /healthz            200 while the agent runs
 
 // socketPathMax is what a unix socket's address holds on the smallest of our systems.
 const socketPathMax = 103
@@ -32,6 +34,8 @@ type admin struct {
 func listenAdmin(cfg AdminConfig, agent *pipeline.Agent, log *slog.Logger) (*admin, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeStats(w, agent) })
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) { writeExplain(w, r, agent) })
+	mux.Handle("GET /metrics", metricsHandler(func() statsReply { return newStats(agent.Stats()) }))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	a := &admin{server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 	var errs []error
@@ -94,6 +98,15 @@ type statsReply struct {
 	Syncs               int64   `json:"syncs"`
 	Files               int64   `json:"files"`
 	FilesOpen           int64   `json:"files_open"`
+	FilesOpenMax        int64   `json:"files_open_max"`
+	FilesReading        int64   `json:"files_reading"`
+	FilesWaiting        int64   `json:"files_waiting"` // have unread bytes and wait for a descriptor
+	FilesMissing        int64   `json:"files_missing"` // no pattern finds them any more, not forgotten yet
+	UnreadBytes         int64   `json:"unread_bytes"`
+	IgnoredFiles        uint64  `json:"ignored_files"` // older than ignore_older when they were found
+	Inotify             bool    `json:"inotify"`       // false: files are only polled
+	InotifyWatches      int64   `json:"inotify_watches"`
+	InotifyOverflows    uint64  `json:"inotify_overflows"`
 	Truncations         uint64  `json:"truncations"`
 	LostBytes           uint64  `json:"lost_bytes"`
 	BatchesSent         uint64  `json:"batches_sent"`
@@ -119,13 +132,18 @@ type statsReply struct {
 }
 
 func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
-	s := agent.Stats()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(statsReply{
+	_ = json.NewEncoder(w).Encode(newStats(agent.Stats()))
+}
+
+func newStats(s pipeline.Stats) statsReply {
+	return statsReply{
 		UptimeSeconds: s.Uptime.Seconds(), LinesRead: s.LinesRead, BytesRead: s.BytesRead, LinesSpooled: s.LinesSpooled,
 		LinesAcked: s.Kafka.AckedRecords, OldestUnacked: s.OldestUnacked.Seconds(),
 		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, SpoolFull: s.SpoolFull, Syncs: s.Spool.Syncs,
-		Files: s.Tail.Files, FilesOpen: s.Tail.Open, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
+		Files: s.Tail.Files, FilesOpen: s.Tail.Open, FilesOpenMax: s.Tail.OpenMax, FilesReading: s.Tail.Reading,
+		FilesWaiting: s.Tail.WaitingOpen, FilesMissing: s.Tail.Missing, UnreadBytes: s.Tail.UnreadBytes, IgnoredFiles: s.Tail.IgnoredFiles,
+		Inotify: s.Tail.Inotify, InotifyWatches: s.Tail.Watches, InotifyOverflows: s.Tail.NotifyOverflows, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
 		BatchesSent: s.Kafka.SentBatches, BatchesAcked: s.Kafka.AckedBatches, Retries: s.Kafka.Retries, OutOfOrderAnswers: s.Kafka.Refusals,
 		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, DamagedRecords: s.DamagedRecords, HealedRecords: s.Kafka.HealedRecords,
 		OversizeLines: s.Tail.OversizeSplit + s.Tail.OversizeCut + s.Tail.OversizeSkipped, OversizeBytes: s.Tail.OversizeBytes, NULBytes: s.Tail.NULBytes,
@@ -133,5 +151,5 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 		LostFiles:          s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords,
 		BatchesCut:   s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
-	})
+	}
 }

@@ -40,6 +40,7 @@ func checkConfig(c *Config, out io.Writer) error {
 	if err := checkSpool(r, c); err != nil {
 		return err
 	}
+	checkResume(r, c)
 	r.line("the agent can start; warnings: %d", r.warnings)
 	return nil
 }

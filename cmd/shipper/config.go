@@ -95,9 +95,10 @@ type SpoolConfig struct {
 // SourceConfig is one block of files that go to one topic.
 type SourceConfig struct {
 	Name, Topic    string
-	Paths, Exclude []string // absolute doublestar patterns
-	StartAt        string   // beginning, end
-	Lanes          int      // 0: auto
+	Paths, Exclude []string      // absolute doublestar patterns
+	StartAt        string        // beginning, end
+	IgnoreOlder    time.Duration // 0: off
+	Lanes          int           // 0: auto
 	Linger         time.Duration
 	LineBytesMax   int64  // max_line_bytes
 	Oversize       string // split, cut, skip
@@ -265,6 +266,7 @@ func (s *SourceConfig) defaultKeys() []key {
 	return []key{
 		texts("exclude", &s.Exclude, patternsMax, absoluteGlobPattern),
 		choice("start_at", &s.StartAt, "beginning", "end"),
+		duration("ignore_older", &s.IgnoreOlder, 0, 100*365*24*time.Hour),
 		autoOrInteger("lanes", &s.Lanes, 1, lanesMax),
 		duration("linger", &s.Linger, 10*time.Millisecond, time.Minute),
 		size("max_line_bytes", &s.LineBytesMax, 1<<10, 1<<29),

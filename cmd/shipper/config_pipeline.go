@@ -48,6 +48,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Paths:        s.Paths,
 			Exclude:      s.Exclude,
 			Topic:        s.Topic,
+			IgnoreOlder:  s.IgnoreOlder,
 			StartAtEnd:   s.StartAt == "end",
 			Lanes:        s.Lanes,
 			Linger:       s.Linger,

@@ -124,6 +124,9 @@ func (s *Sink) speak(r *row) {
 	}
 	before := r.cause
 	r.cause = cause
+	if r.info.Waits != nil {
+		r.info.Waits.Store(uint32(cause))
+	}
 	if cause != CauseNone {
 		s.warn("lane waits: "+cause.String(), "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block)
 	} else {

@@ -32,6 +32,7 @@ type LaneInfo struct {
 	// SentNext is kept at the index behind the last batch sent, for the
 	// reader's linger. Written by the sink only.
 	SentNext *atomic.Uint64
+	Waits    *atomic.Uint32 // likewise the Cause that the lane waits for; nil: nobody asks
 }
 
 // LaneStart is a lane as a start of the agent, or its creation, finds it.
