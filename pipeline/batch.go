@@ -26,8 +26,12 @@ type lane struct {
 	waits    atomic.Uint32 // kafka.Cause, written by the sink
 }
 
-func (l *lane) info(block string) kafka.LaneInfo {
-	return kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext, Waits: &l.waits}
+func (l *lane) info(cfg *Config, block string) kafka.LaneInfo {
+	info := kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext, Waits: &l.waits}
+	if l.block >= 0 { // else its source is not configured any more
+		info.Codec = cfg.Sources[l.block].codec.name
+	}
+	return info
 }
 
 // batch is a sealed batch on its way from a reader through a compressor to the

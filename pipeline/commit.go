@@ -234,7 +234,7 @@ func (c *committer) tellGroups() {
 		c.seen.committed(g, now)
 		for _, l := range g.lanes {
 			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id,
-				Lane: &kafka.LaneStart{LaneInfo: l.info(c.cfg.Sources[l.block].Name)}})
+				Lane: &kafka.LaneStart{LaneInfo: l.info(c.cfg, c.cfg.Sources[l.block].Name)}})
 		}
 		for i, b := range g.batches {
 			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeBatch, ID: b.lane.id, Ref: sinkRef(refs[i])})

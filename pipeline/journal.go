@@ -206,6 +206,7 @@ func (x *replacement) group(place string) (batches []spool.Batch, c spool.Commit
 		b := &x.new.Batches[i]
 		batches = append(batches, spoolBatch(x.lane, b.First, &b.Sealed))
 	}
+	c.Optional = x.new.Optional
 	if x.new.Identity != nil {
 		c.Identities = append(c.Identities, spoolIdentity(x.lane, x.new.Identity))
 	}

@@ -158,7 +158,8 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(), seen: newProgress()}
 	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
 		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()), Topics: a.files.topics,
-		NewReader: func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
+		MergeBytesMax: int(min(batchBytesBase, groupMax*7/8)),
+		NewReader:     func() kafka.FrameReader { return frameReader{a.spool.NewReader()} }})
 	a.commits.sink = a.sink
 	return a.restore(rec)
 }
@@ -179,7 +180,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	for i := range rec.Lanes {
 		s := &rec.Lanes[i]
 		l := a.files.recover(s)
-		notices = append(notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id, Lane: laneStart(s, l.info(s.Block))})
+		notices = append(notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id, Lane: laneStart(s, l.info(&a.cfg, s.Block))})
 		batches += len(s.Batches)
 	}
 	a.sink.Deliver(notices)

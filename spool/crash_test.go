@@ -140,7 +140,7 @@ func TestCrashWalk(t *testing.T) {
 		}
 	}
 	if to-from >= 20 {
-		for _, what := range []string{"lines", "sent", "dead letter", "cut again", "healed", "power cut", "killed", "closed"} {
+		for _, what := range []string{"lines", "sent", "dead letter", "cut again", "merged", "healed", "power cut", "killed", "closed"} {
 			if total[what] == 0 {
 				t.Errorf("never happened: %s", what)
 			}

@@ -56,6 +56,10 @@ type Commit struct {
 	Heads      []Head
 	Acks       []Ack
 	Gaps       []Gap
+
+	// Optional says that the group may be left out: like new lines it must not use
+	// the spares, and gets ErrFull. It is not written.
+	Optional bool
 }
 
 // Lane names an ordered stream of records. It is written once, in the commit

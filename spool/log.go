@@ -175,7 +175,7 @@ func (l *Log) Append(dst []Ref, batches []Batch, c *Commit) ([]Ref, error) {
 	if groupBytes > l.GroupBytesMax() {
 		return dst, fmt.Errorf("%w: %d bytes, at most %d", ErrGroupTooLarge, groupBytes, l.GroupBytesMax())
 	}
-	moved, err := l.makeRoom(groupBytes, newRecords > 0)
+	moved, err := l.makeRoom(groupBytes, newRecords > 0, c.Optional)
 	if errors.Is(err, ErrFull) {
 		l.stats.refused.Add(1)
 		return dst, err
@@ -282,20 +282,12 @@ func (l *Log) encodeGroup(batches []Batch, c *Commit, newRecords uint64) int64 {
 	return n + roundUp(commitHeaderBytes+int64(len(e.buf)), blockBytes)
 }
 
-// endBefore is where the segment before the newest ends.
-func (l *Log) endBefore() int64 {
-	if len(l.segments) < 2 {
-		return 0
-	}
-	return l.segments[len(l.segments)-2].end
-}
-
 // makeRoom sees to it that the group fits behind the tail. moved says that the
 // durable position has changed meanwhile.
-func (l *Log) makeRoom(groupBytes int64, newLines bool) (moved bool, err error) {
+func (l *Log) makeRoom(groupBytes int64, newLines, optional bool) (moved bool, err error) {
 	before := l.durable
-	err = l.tryRoom(groupBytes, newLines)
-	if errors.Is(err, ErrFull) && !l.thinning && !isDenied(err) {
+	err = l.tryRoom(groupBytes, newLines || optional)
+	if errors.Is(err, ErrFull) && !l.thinning && !optional && !isDenied(err) {
 		before = position{} // copies may have been appended meanwhile
 		freed, ferr := l.freeMore(newLines)
 		switch {

@@ -324,7 +324,11 @@ func (w *world) step() error {
 	case k < 14:
 		err = w.deadLetter(lane)
 	case k < 15:
-		err = w.recut(lane)
+		if w.rng.IntN(2) == 0 {
+			err = w.recut(lane)
+		} else {
+			err = w.merge(lane)
+		}
 	case k < 16:
 		err = w.heal(lane)
 	default:
@@ -456,6 +460,31 @@ func (w *world) recut(id uint32) error {
 		return w.append(next, []Batch{modelBatch(id, halves[0], l.text(halves[0])), modelBatch(id, halves[1], l.text(halves[1]))}, &Commit{})
 	}
 	return nil
+}
+
+// merge makes one batch of neighbours that were never sent.
+func (w *world) merge(id uint32) error {
+	next := w.now.clone()
+	l := next.lanes[id]
+	from := slices.IndexFunc(l.batches, func(b span) bool { return b.from > l.head })
+	if from < 0 {
+		return nil
+	}
+	whole, to := l.batches[from], from+1
+	for ; to < len(l.batches) && l.batches[to].from == whole.to && w.rng.IntN(4) > 0; to++ {
+		begins := slices.ContainsFunc(l.identities, func(n Identity) bool { return n.From == whole.to })
+		dropped := slices.ContainsFunc(l.gaps, func(g Gap) bool { return g.From < l.batches[to].to && whole.from < g.To })
+		if begins || dropped || len(l.text(span{whole.from, l.batches[to].to})) > 2000 {
+			break
+		}
+		whole.to = l.batches[to].to
+	}
+	if to-from < 2 {
+		return nil
+	}
+	l.batches = slices.Replace(l.batches, from, to, whole)
+	w.stats["merged"]++
+	return w.append(next, []Batch{modelBatch(id, whole, l.text(whole))}, &Commit{Optional: true})
 }
 
 // heal moves the head back to an acked batch that is still held.

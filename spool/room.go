@@ -64,3 +64,11 @@ func (l *Log) LiveBytes(add func(lane uint32, bytes int64)) {
 		}
 	}
 }
+
+// endBefore is where the segment before the newest ends.
+func (l *Log) endBefore() int64 {
+	if len(l.segments) < 2 {
+		return 0
+	}
+	return l.segments[len(l.segments)-2].end
+}

@@ -126,6 +126,7 @@ type statsReply struct {
 	UnreadableFiles     int64   `json:"unreadable_files"`
 	FoundRecords        uint64  `json:"found_records"`
 	BatchesCut          uint64  `json:"batches_cut"`
+	BatchesMerged       uint64  `json:"batches_merged"`
 	DeadLetters         uint64  `json:"dead_letters"`
 	ShiftedRecords      uint64  `json:"shifted_records"`
 	NewIdentities       uint64  `json:"new_identities"`
@@ -150,6 +151,6 @@ func newStats(s pipeline.Stats) statsReply {
 		ReplacedCharacters: s.Tail.ReplacedRunes,
 		LostFiles:          s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords,
-		BatchesCut:   s.Kafka.CutBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
+		BatchesCut:   s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 	}
 }

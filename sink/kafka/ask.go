@@ -12,15 +12,16 @@ import (
 
 // reply is the answer to a question: an event for one lane, or metadata.
 type reply struct {
-	row   *row // nil: metadata, or the configuration of a topic
-	ev    Event
-	grant IdentityRecord // with EvGranted
-	meta  *Metadata
-	cut   *cutReply
-	conf  *topicReply
-	asked int64
-	err   error
-	what  string // what could not be done
+	row    *row // nil: metadata, or the configuration of a topic
+	ev     Event
+	grant  IdentityRecord // with EvGranted
+	meta   *Metadata
+	cut    *cutReply
+	merged *mergeReply
+	conf   *topicReply
+	asked  int64
+	err    error
+	what   string // what could not be done
 }
 
 // ask runs f and hands its reply to Run; nothing is handed over once Run has
@@ -54,6 +55,10 @@ func (s *Sink) takeReply(p reply) {
 	}
 	if p.err != nil {
 		s.warn(p.what, "topic", p.row.info.Topic, "lane", p.row.info.ID, "error", p.err)
+	}
+	if p.merged != nil {
+		s.takeMerge(p.row, p.merged)
+		return
 	}
 	if p.cut != nil {
 		s.takeCut(p.row, p.cut)

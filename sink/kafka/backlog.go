@@ -58,3 +58,15 @@ func (s *Sink) listed(r *row, n *Notice) {
 	}
 	s.feed(r)
 }
+
+// rewind puts the held batches from the lane's new head on back into the queue.
+func (r *row) rewind() {
+	var again []Ref
+	for _, h := range r.held {
+		if h.Ref.First >= r.lane.Head() && (r.queue.len() == 0 || h.Ref.First < r.queue.at(0).First) {
+			again = append(again, h.Ref)
+		}
+	}
+	r.queue.prepend(again)
+	r.held = nil
+}

@@ -53,6 +53,8 @@ type cutter struct {
 	first  uint64
 	pieces []CutBatch
 	target int // raw bytes of a piece that should fit
+
+	frame, out []byte // of a merge: the batch in hand, and what all become
 }
 
 // load takes a batch apart: its header template and records, of which the first
@@ -203,22 +205,29 @@ func (c *cutter) seal(from, to int) error {
 }
 
 func (c *cutter) sealTimes(from, to int, time func(int64) int64) error {
-	codec := c.header.Codec()
-	if c.compressors[codec] == nil {
-		compressor, err := NewCompressor(codec, 0)
-		if err != nil {
-			return err
-		}
-		c.compressors[codec] = compressor
+	compressor, err := c.compressor(c.header.Codec())
+	if err != nil {
+		return err
 	}
 	c.builder.Reset(c.builder.buf)
 	for i := from; i < to; i++ {
 		c.again(i, time)
 	}
 	p := CutBatch{First: c.first + uint64(from)}
-	c.compressors[codec].Seal(&c.builder, nil, &p.Sealed)
+	compressor.Seal(&c.builder, nil, &p.Sealed)
 	c.pieces = append(c.pieces, p)
 	return nil
+}
+
+func (c *cutter) compressor(codec Codec) (*Compressor, error) {
+	if c.compressors[codec] == nil {
+		compressor, err := NewCompressor(codec, 0)
+		if err != nil {
+			return nil, err
+		}
+		c.compressors[codec] = compressor
+	}
+	return c.compressors[codec], nil
 }
 
 // again appends record i to the builder.

@@ -34,6 +34,7 @@ type Replacement struct {
 	Batches  []CutBatch      // ascending
 	Dead     *DeadLetter     // with no batches: its bytes are kept before the gap is written
 	Identity *IdentityRecord // begins with them; nil: they keep the one they have
+	Optional bool            // may be left out: the room kept for what must be written is not for it
 }
 
 // DeadLetter is a record that its topic does not take.

@@ -35,8 +35,16 @@ func (q *refQueue) pop() {
 	}
 	q.first = (q.first + 1) & (len(q.buf) - 1)
 	q.count(-1)
-	if len(q.buf) > refQueueMin && q.n < len(q.buf)/8 {
-		q.resize(len(q.buf) / 4)
+	q.shrink()
+}
+
+func (q *refQueue) shrink() {
+	size := len(q.buf)
+	for size > refQueueMin && q.n < size/8 {
+		size /= 4
+	}
+	if size < len(q.buf) {
+		q.resize(max(size, refQueueMin))
 	}
 }
 
@@ -51,6 +59,24 @@ func (q *refQueue) replaceFirst(refs []Ref) {
 		q.count(1)
 		*q.at(0) = refs[i]
 	}
+}
+
+// replaceRun puts ref in the place of the n neighbours from index first on.
+func (q *refQueue) replaceRun(first uint64, n int, ref Ref) {
+	i := 0
+	for i+n < q.n && q.at(i).First != first {
+		i++
+	}
+	if i+n > q.n || q.at(i).First != first || q.at(i+n-1).Next() != ref.Next() {
+		panic("BUG: batches were merged that are not in their lane's queue")
+	}
+	*q.at(i + n - 1) = ref
+	for j := i - 1; j >= 0; j-- {
+		*q.at(j + n - 1) = *q.at(j)
+	}
+	q.first = (q.first + n - 1) & (len(q.buf) - 1)
+	q.count(1 - n)
+	q.shrink()
 }
 
 // prepend puts refs before all others.

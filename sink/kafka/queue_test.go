@@ -13,9 +13,9 @@ func TestRefQueueIsASlice(t *testing.T) {
 		var want []uint64
 		next := uint64(0)
 		for range rapid.IntRange(0, 300).Draw(t, "steps") {
-			switch rapid.IntRange(0, 5).Draw(t, "op") {
+			switch rapid.IntRange(0, 6).Draw(t, "op") {
 			case 0, 1:
-				q.push(Ref{Batch: Batch{First: next}})
+				q.push(Ref{Batch: Batch{First: next, Count: 1}})
 				want = append(want, next)
 				next++
 			case 2, 3:
@@ -24,9 +24,18 @@ func TestRefQueueIsASlice(t *testing.T) {
 					want = want[1:]
 				}
 			case 4:
-				q.prepend([]Ref{{Batch: Batch{First: next}}, {Batch: Batch{First: next + 1}}})
+				q.prepend([]Ref{{Batch: Batch{First: next, Count: 1}}, {Batch: Batch{First: next + 1, Count: 1}}})
 				want = append([]uint64{next, next + 1}, want...)
 				next += 2
+			case 6:
+				if len(want) == 0 {
+					break
+				}
+				at := rapid.IntRange(0, len(want)-1).Draw(t, "at")
+				n := rapid.IntRange(1, len(want)-at).Draw(t, "n")
+				last := q.at(at + n - 1).Next()
+				q.replaceRun(want[at], n, Ref{Batch: Batch{First: last - 1, Count: 1}})
+				want = append(append(append([]uint64{}, want[:at]...), last-1), want[at+n:]...)
 			case 5:
 				if len(want) == 0 {
 					break
@@ -34,7 +43,7 @@ func TestRefQueueIsASlice(t *testing.T) {
 				var refs []Ref
 				var firsts []uint64
 				for range rapid.IntRange(0, 20).Draw(t, "instead") {
-					refs, firsts = append(refs, Ref{Batch: Batch{First: next}}), append(firsts, next)
+					refs, firsts = append(refs, Ref{Batch: Batch{First: next, Count: 1}}), append(firsts, next)
 					next++
 				}
 				q.replaceFirst(refs)

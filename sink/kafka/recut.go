@@ -18,10 +18,30 @@ import (
 
 // cuts is whose turn it is to have a batch replaced.
 type cuts struct {
-	busy    *row   // nil: nobody's
-	waiting []*row // in order of asking
-	reader  FrameReader
-	tool    *cutter
+	busy       *row   // nil: nobody's
+	waiting    []*row // in order of asking
+	reader     FrameReader
+	tool       *cutter
+	refs       []Ref // that are being merged; see merge.go
+	mergeAfter int64 // ms; there was no room for a merged batch: not before then
+}
+
+// begin takes up the tools for r's batch.
+func (c *cuts) begin(s *Sink, r *row) {
+	c.busy = r
+	if c.reader == nil {
+		c.reader = s.cfg.NewReader()
+	}
+	if c.tool == nil {
+		c.tool = &cutter{}
+	}
+}
+
+// rest lets go of what a large batch needed, if nobody waits.
+func (c *cuts) rest() {
+	if c.busy == nil && len(c.waiting) == 0 {
+		c.tool, c.refs = nil, nil
+	}
 }
 
 // limit is what batches of a topic are cut to before they are sent. It is
@@ -84,13 +104,7 @@ func (s *Sink) nextCut() {
 	}
 	r := c.waiting[0]
 	c.waiting = append(c.waiting[:0], c.waiting[1:]...)
-	c.busy = r
-	if c.reader == nil {
-		c.reader = s.cfg.NewReader()
-	}
-	if c.tool == nil {
-		c.tool = &cutter{}
-	}
+	c.begin(s, r)
 	q := cutting{action: r.cut, ref: *r.queue.at(0), fault: r.fault, back: r.lane.back, limit: s.limitOf(r.info.Topic), info: &r.info,
 		partition: r.lane.Partition(), reader: c.reader, tool: c.tool, config: s.cfg.Transport.TopicConfig}
 	identity := r.cutIdentity()
@@ -200,6 +214,10 @@ func (s *Sink) takeCut(r *row, x *cutReply) {
 
 // replaced goes on once a replacement is durable, or could not be written.
 func (s *Sink) replaced(r *row, done *Replaced) {
+	if r.merging {
+		s.merged(r, done)
+		return
+	}
 	x := r.made
 	r.made = nil
 	if done.Err != nil {
@@ -242,9 +260,7 @@ func (r *row) cutCause() Cause {
 // endCut gives the lane what came of its cut, and the next one its turn.
 func (s *Sink) endCut(r *row, ev Event) {
 	s.cuts.busy = nil
-	if len(s.cuts.waiting) == 0 {
-		s.cuts.tool = nil // and with it the memory of a large batch
-	}
+	s.cuts.rest()
 	s.step(r, ev)
 	s.nextCut()
 }

@@ -23,7 +23,8 @@ type recutBench struct {
 	place  uint64
 	head   uint64
 	dead   []uint64
-	full   int // replacements that do not fit yet
+	rotten map[uint64]bool // places
+	full   int             // replacements that do not fit yet
 
 	bytesMax int                // of a batch
 	refuse   func(*Record) bool // what the topic takes for invalid
@@ -42,7 +43,7 @@ func (b *recutBench) kept(n Notice) { b.sink.Deliver([]Notice{n}) }
 
 func (b *recutBench) moved(to uint64) {
 	b.head = to
-	if b.head == b.want {
+	if b.head == b.want && b.want > 0 {
 		close(b.done)
 	}
 }
@@ -59,9 +60,18 @@ func (b *recutBench) Identity(lane uint32, _ IdentityRecord) {
 }
 
 func (b *recutBench) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("nothing is lost here") }
-func (b *recutBench) Skip(uint32, Batch)                          { panic("nothing is damaged here") }
 func (b *recutBench) Held(uint32)                                 { panic("nothing is lost here") }
 func (b *recutBench) Refs(uint32, uint64, int)                    { panic("there is no backlog") }
+
+func (b *recutBench) Skip(lane uint32, x Batch) {
+	b.mu.Lock()
+	for i := x.First; i < x.Next(); i++ {
+		b.dead = append(b.dead, i)
+	}
+	b.moved(x.Next())
+	b.mu.Unlock()
+	b.kept(Notice{Kind: NoticeSkipKept, ID: lane})
+}
 
 func (b *recutBench) Replace(lane uint32, x *Replacement) {
 	b.mu.Lock()
@@ -93,6 +103,9 @@ func (b *recutBench) spool(first uint64, s *Sealed) Ref {
 func (b *recutBench) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.rotten[ref.Place] {
+		return dst, ErrDamaged
+	}
 	return append(dst, b.frames[ref.Place]...), nil
 }
 

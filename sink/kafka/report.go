@@ -13,7 +13,7 @@ import (
 type stats struct {
 	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
 	maybeDoubled, lost, healed, found, newIdentities, damaged  atomic.Uint64
-	cutBatches, deadLetters, shifted, rePlaced                 atomic.Uint64
+	cutBatches, mergedBatches, deadLetters, shifted, rePlaced  atomic.Uint64
 	oldestMs                                                   atomic.Int64
 }
 
@@ -29,6 +29,7 @@ type Stats struct {
 	HealedRecords              uint64 // acked, lost by the broker, and sent again
 	FoundRecords               uint64 // in doubt, and found in the log
 	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
+	MergedBatches              uint64 // that became parts of larger ones, since many small ones waited
 	DeadLetters                uint64 // records that their topic does not take, kept in files
 	ShiftedRecords             uint64 // in their topic with another time, since it refused their own
 	RePlacedLanes              uint64 // of keys whose partition is gone: their records go to another
@@ -42,7 +43,7 @@ func (s *Sink) Stats() Stats {
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
 		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
-		CutBatches: x.cutBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
+		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
 func (s *Sink) report(r *row, a Action) {

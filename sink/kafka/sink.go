@@ -28,6 +28,7 @@ type LaneInfo struct {
 	Block string
 	Topic string
 	Slot  uint32
+	Codec Codec // of batches that are merged
 
 	// SentNext is kept at the index behind the last batch sent, for the
 	// reader's linger. Written by the sink only.
@@ -82,8 +83,11 @@ type SinkConfig struct {
 	Host      [16]byte // places this host's lanes on partitions
 	Transport Transport
 	Journal   Journal
-	Topics    *Topics            // what is learned of topics goes there; nil: nobody asks
-	NewReader func() FrameReader // one per sender; closed by nobody before the process ends
+	Topics    *Topics // what is learned of topics goes there; nil: nobody asks
+	// MergeBytesMax is how many raw bytes small batches of a backlog are merged to;
+	// 0: they are not.
+	MergeBytesMax int
+	NewReader     func() FrameReader // one per sender; closed by nobody before the process ends
 	// AcksTimeoutMs is how long a broker may wait for its replicas; 0: ProduceTimeoutMs.
 	AcksTimeoutMs int32
 	Logger        *slog.Logger
@@ -127,15 +131,17 @@ type Sink struct {
 
 // row is one lane with what its machine may not know.
 type row struct {
-	info    LaneInfo
-	lane    Lane
-	ids     []IdentityRecord // ascending From
-	queue   refQueue         // spooled batches from the lane's head on
-	end     uint64           // behind the last batch that was in queue
-	more    bool             // the spool holds others from end on; see backlog.go
-	listing int              // so many of them are asked for; 0: none
-	recov   uint64           // the batch at this index may have been sent before this start; noDoubt: none
-	wakeAt  int64
+	info      LaneInfo
+	lane      Lane
+	ids       []IdentityRecord // ascending From
+	queue     refQueue         // spooled batches from the lane's head on
+	end       uint64           // behind the last batch that was in queue
+	more      bool             // the spool holds others from end on; see backlog.go
+	listing   int              // so many of them are asked for; 0: none
+	merging   bool             // batches from mergeFrom on are being made one; see merge.go
+	mergeFrom uint64           // no batch before it is merged
+	recov     uint64           // the batch at this index may have been sent before this start; noDoubt: none
+	wakeAt    int64
 
 	wantsRoute bool           // a step waits for metadata
 	wantsID    bool           // a grant waits for metadata
@@ -305,28 +311,20 @@ func (r *row) addIdentity(id IdentityRecord) {
 	}
 }
 
-// rewind puts the held batches from the lane's new head on back into the queue.
-func (r *row) rewind() {
-	var again []Ref
-	for _, h := range r.held {
-		if h.Ref.First >= r.lane.Head() && (r.queue.len() == 0 || h.Ref.First < r.queue.at(0).First) {
-			again = append(again, h.Ref)
-		}
-	}
-	r.queue.prepend(again)
-	r.held = nil
-}
-
 // feed offers the lane its next batch if it has room for one.
 func (s *Sink) feed(r *row) {
 	for r.queue.len() > 0 && r.lane.Room() {
 		next := r.queue.at(0)
+		if r.merging && next.First >= r.mergeFrom {
+			break // it is about to be part of another
+		}
 		id := r.identityAt(next.First)
 		ev := Event{Kind: EvOffer, Batch: next.Batch, Identity: id.identity(), InDoubt: r.recov == next.First, Large: s.large(r, next)}
 		r.recov, r.fault = noDoubt, fault{}
 		s.stepOnce(r, &ev)
 	}
 	s.refill(r)
+	s.merge(r)
 }
 
 // step gives the lane an event, does what it asks for, and feeds it.
