@@ -4,6 +4,7 @@
 // writes, scaled to a day, as they decide how long a flash disk lasts and how often a spinning one wakes.
 //
 //	go run ./benchmarks/slow -lines 10 -files 20 -for 1m -results benchmarks/results
+//	go run ./benchmarks/slow -lines 1000 -files 8000 -sources 1000 -lanes 4 -results benchmarks/results
 //
 // With -lines 0 it measures idling. The process's own figure is /proc/PID/io, which includes file system metadata it caused.
 package main
@@ -24,6 +25,7 @@ const settle = 5 * time.Second // from the agent's start to the first look
 
 type settings struct {
 	linesPerSecond, files int
+	sources, lanes        int
 	duration              time.Duration
 	codec                 string
 	dir, results          string
@@ -33,6 +35,8 @@ func main() {
 	var s settings
 	flag.IntVar(&s.linesPerSecond, "lines", 10, "lines a second, over all files")
 	flag.IntVar(&s.files, "files", 20, "files")
+	flag.IntVar(&s.sources, "sources", 1, "source blocks that share the files")
+	flag.IntVar(&s.lanes, "lanes", 0, "lanes of each source; 0: the default")
 	flag.DurationVar(&s.duration, "for", time.Minute, "how long")
 	flag.StringVar(&s.codec, "codec", "zstd", "none, lz4, snappy, gzip or zstd")
 	flag.StringVar(&s.dir, "dir", os.TempDir(), "folder for the logs and the spool, on a real disk")
@@ -59,14 +63,16 @@ func measure(s settings) error {
 		return err
 	}
 	defer b.Kill()
-	w, err := newWriter(dir, s.files)
+	w, err := newWriter(dir, s.files, s.sources)
 	if err != nil {
 		return err
 	}
-	a, err := run.StartAgent(run.AgentOptions{
-		Bin: programs.Path("shipper"), CPU: run.AnyCPU, Dir: filepath.Join(dir, "agent"), Broker: b.Addr,
-		Paths: []string{filepath.Join(dir, "*.log")}, Codec: s.codec,
-	})
+	o := run.AgentOptions{Bin: programs.Path("shipper"), CPU: run.AnyCPU, Dir: filepath.Join(dir, "agent"), Broker: b.Addr, Codec: s.codec,
+		Sources: s.sources, Lanes: s.lanes}
+	for i := range s.sources {
+		o.Paths = append(o.Paths, filepath.Join(dir, fmt.Sprintf("slow-%04d-*.log", i)))
+	}
+	a, err := run.StartAgent(o)
 	if err != nil {
 		return err
 	}
@@ -140,9 +146,9 @@ func (s settings) table(before, after look, w *writer, perBatch float64) *report
 	cpu := after.usage.CPUSeconds() - before.usage.CPUSeconds()
 	logged := float64(w.bytes)
 
-	t := report.NewTable("lines/s", "files", "seconds", "records/batch", "syncs", "syncs a day", "logged a day MiB", "spool written a day MiB", "disk writes a day MiB",
+	t := report.NewTable("lines/s", "sources", "files", "seconds", "records/batch", "syncs", "syncs a day", "logged a day MiB", "spool written a day MiB", "disk writes a day MiB",
 		"CPU %", "peak RSS MiB")
-	t.Add(fmt.Sprint(s.linesPerSecond), fmt.Sprint(s.files), fmt.Sprintf("%.0f", seconds), fmt.Sprintf("%.1f", perBatch),
+	t.Add(fmt.Sprint(s.linesPerSecond), fmt.Sprint(s.sources), fmt.Sprint(s.files), fmt.Sprintf("%.0f", seconds), fmt.Sprintf("%.1f", perBatch),
 		fmt.Sprintf("%.0f", syncs), fmt.Sprintf("%.0f", syncs*perDay), fmt.Sprintf("%.0f", logged*perDay/report.MiB),
 		fmt.Sprintf("%.0f", spooled*perDay/report.MiB), fmt.Sprintf("%.0f", disk*perDay/report.MiB),
 		fmt.Sprintf("%.2f", 100*cpu/seconds), fmt.Sprintf("%.1f", float64(after.usage.PeakRSSBytes)/report.MiB))
@@ -158,15 +164,15 @@ type writer struct {
 	bytes   int64 // since writeFor began
 }
 
-func newWriter(dir string, files int) (*writer, error) {
+func newWriter(dir string, files, sources int) (*writer, error) {
 	w := &writer{}
 	for i := range files {
-		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("slow-%02d.log", i)))
+		f, err := os.Create(filepath.Join(dir, fmt.Sprintf("slow-%04d-%d.log", i%sources, i/sources)))
 		if err != nil {
 			return nil, err
 		}
 		w.files = append(w.files, f)
-		w.lineOf = append(w.lineOf, corpus.New(corpus.Options{Kind: corpus.Access, Seed: uint64(i), Tag: fmt.Sprintf("f%02d", i)}))
+		w.lineOf = append(w.lineOf, corpus.New(corpus.Options{Kind: corpus.Access, Seed: uint64(i), Tag: fmt.Sprintf("f%04d", i)}))
 	}
 	return w, nil
 }

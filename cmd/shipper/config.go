@@ -22,7 +22,7 @@ import (
 // Limits of the config itself; those of single values stand beside their keys below.
 const (
 	brokersMax  = 64
-	sourcesMax  = 256
+	sourcesMax  = 1024
 	patternsMax = 256
 	lanesMax    = 64
 

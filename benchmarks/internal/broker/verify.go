@@ -14,7 +14,7 @@ import (
 const (
 	tagBytesMax = 16
 	numbersMax  = 1 << 28 // per tag; a bit each
-	tagsMax     = 4096
+	tagsMax     = 16384
 )
 
 // LineTotals is what verify mode found in the numbered lines (`<tag> <number> ...`, one tag per file).

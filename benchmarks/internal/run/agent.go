@@ -19,12 +19,14 @@ import (
 
 // AgentOptions of a `shipper run` process.
 type AgentOptions struct {
-	Bin    string
-	CPU    int
-	Dir    string   // config, spool and log go here
-	Broker string   // host:port
-	Paths  []string // globs of the one source
-	Codec  string
+	Bin     string
+	CPU     int
+	Dir     string   // config, spool and log go here
+	Broker  string   // host:port
+	Paths   []string // globs, spread over the sources
+	Sources int      // 0: one
+	Lanes   int      // of each source; 0: the default
+	Codec   string
 }
 
 // Agent is a running shipper.
@@ -54,10 +56,23 @@ var agentConfig = template.Must(template.New("config").Parse(`kafka:
 spool:
   dir: "{{.Dir}}/spool"
 sources:
-  - name: bench
-    paths: [{{range $i, $p := .Paths}}{{if $i}}, {{end}}"{{$p}}"{{end}}]
+{{- range $i, $paths := .Blocks}}
+  - name: bench{{$i}}
+    paths: [{{range $j, $p := $paths}}{{if $j}}, {{end}}"{{$p}}"{{end}}]
     topic: ` + broker.Topic + `
+    {{- if $.Lanes}}
+    lanes: {{$.Lanes}}{{end}}
+{{- end}}
 `))
+
+// Blocks are the paths of each source.
+func (o AgentOptions) Blocks() [][]string {
+	blocks := make([][]string, max(1, o.Sources))
+	for i, p := range o.Paths {
+		blocks[i%len(blocks)] = append(blocks[i%len(blocks)], p)
+	}
+	return blocks
+}
 
 // StartAgent writes the config and starts the agent on it.
 func StartAgent(o AgentOptions) (*Agent, error) {
