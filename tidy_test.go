@@ -51,7 +51,7 @@ var homes = map[string][]string{
 	"github.com/fsnotify/fsnotify":        {"tail/*"},
 	"github.com/bmatcuk/doublestar/v4":    {"tail/*", "cmd/shipper/check.go", "cmd/shipper/config_values.go"},
 	"github.com/cespare/xxhash/v2":        {"tail/*", "spool/*", "pipeline/*", "pipeline/record/*", "sink/kafka/routes.go"},
-	"github.com/twmb/franz-go/pkg/kgo":    {"sink/kafka/client.go", "cmd/shipper/demo*.go"},
+	"github.com/twmb/franz-go/pkg/kgo":    {"sink/kafka/client.go", "sink/kafka/replay.go", "cmd/shipper/demo*.go"},
 	"github.com/twmb/franz-go/pkg/kmsg":   {"sink/kafka/*", "cmd/shipper/demo*.go"},
 	"github.com/twmb/franz-go/pkg/kerr":   {"sink/kafka/*"},
 	"github.com/twmb/franz-go/pkg/kfake":  {"cmd/shipper/demo*.go"},

@@ -4,6 +4,8 @@ import (
 	"crypto/tls"
 	"log/slog"
 	"time"
+
+	"shipper/sink/kafka"
 )
 
 // Config is everything an agent needs to run, already validated and in
@@ -44,6 +46,13 @@ type Kafka struct {
 	CompressionLevel int    // 0: the codec's default
 	AcksTimeout      time.Duration
 	AutoCreateTopics bool
+}
+
+// ClientConfig says how to reach the cluster.
+func (k *Kafka) ClientConfig(logger *slog.Logger) kafka.ClientConfig {
+	return kafka.ClientConfig{Brokers: k.Brokers, ClientID: k.ClientID, TLS: k.TLS,
+		SASL:             kafka.SASL{Mechanism: k.SASLMechanism, User: k.SASLUser, Password: k.SASLPassword},
+		AutoCreateTopics: k.AutoCreateTopics, Logger: logger}
 }
 
 // Spool is the local side: where lines wait, and for how many bytes.

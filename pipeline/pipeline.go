@@ -92,9 +92,7 @@ func (a *Agent) openKafka() error {
 		return err
 	}
 	for range 2 {
-		c, err := kafka.NewClient(kafka.ClientConfig{Brokers: k.Brokers, ClientID: k.ClientID, TLS: k.TLS,
-			SASL:             kafka.SASL{Mechanism: k.SASLMechanism, User: k.SASLUser, Password: k.SASLPassword},
-			AutoCreateTopics: k.AutoCreateTopics, Logger: a.log})
+		c, err := kafka.NewClient(k.ClientConfig(a.log))
 		if err != nil {
 			a.closeKafka()
 			return err

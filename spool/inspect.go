@@ -57,8 +57,24 @@ type LaneInfo struct {
 // Pending are the batches that will still be sent.
 func (l *LaneInfo) Pending() []Ref {
 	return slices.DeleteFunc(slices.Clone(l.Held), func(r Ref) bool {
-		return r.First < l.Head || slices.ContainsFunc(l.Gaps, func(g Gap) bool { return g.From <= r.First && r.Next() <= g.To })
+		return r.First < l.Head || l.Dropped(r)
 	})
+}
+
+// Dropped tells whether a gap holds all of a batch.
+func (l *LaneInfo) Dropped(r Ref) bool {
+	return slices.ContainsFunc(l.Gaps, func(g Gap) bool { return g.From <= r.First && r.Next() <= g.To })
+}
+
+// PartitionOf is where a record is or was sent to; -1: not known any more.
+func (l *LaneInfo) PartitionOf(index uint64) int32 {
+	partition := int32(-1)
+	for i := range l.Identities {
+		if partition < 0 || l.Identities[i].From <= index {
+			partition = l.Identities[i].Partition
+		}
+	}
+	return partition
 }
 
 // Inspect looks at the spool in o.Dir. Of the other options only FS counts.

@@ -41,6 +41,7 @@ nothing is locked or changed. What is shown is what was there at one moment.`,
 		c.spoolSub("ls", "List segments, lanes, and files with their cursors", false, c.spoolLs),
 		c.spoolSub("cat", "Print the lines that wait, of all lanes, one lane or one topic", true, c.spoolCat),
 		c.spoolSub("export", "Print the records that wait as JSON, one a line", true, c.spoolExport),
+		c.replayCommand(),
 		c.spoolSub("verify", "Read every frame and check its checksums; exit code 1 if something is damaged", false, c.spoolVerify))
 	return cmd
 }

@@ -69,15 +69,24 @@ type Client struct {
 
 // NewClient checks cfg and makes a client. It starts kgo's goroutines, but connects only when first used.
 func NewClient(cfg ClientConfig) (*Client, error) {
+	opts, err := cfg.options()
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(append(opts, kgo.RequestRetries(questionTriesMax),
+		kgo.RetryBackoffFn(func(int) time.Duration { return questionBackoff }))...)
+	if err != nil {
+		return nil, fmt.Errorf("configure the Kafka client: %w", err)
+	}
+	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics}, nil
+}
+
+// options are those of connections.
+func (cfg *ClientConfig) options() ([]kgo.Opt, error) {
 	if len(cfg.Brokers) == 0 {
 		return nil, errors.New("no Kafka brokers are configured")
 	}
-	opts := []kgo.Opt{
-		kgo.SeedBrokers(cfg.Brokers...),
-		kgo.ConnIdleTimeout(connIdleMax),
-		kgo.RequestRetries(questionTriesMax),
-		kgo.RetryBackoffFn(func(int) time.Duration { return questionBackoff }),
-	}
+	opts := []kgo.Opt{kgo.SeedBrokers(cfg.Brokers...), kgo.ConnIdleTimeout(connIdleMax)}
 	if cfg.ClientID != "" {
 		opts = append(opts, kgo.ClientID(cfg.ClientID))
 	}
@@ -105,11 +114,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if cfg.Dialer == nil && cfg.DialTimeout > 0 {
 		opts = append(opts, kgo.DialTimeout(cfg.DialTimeout))
 	}
-	cl, err := kgo.NewClient(opts...)
-	if err != nil {
-		return nil, fmt.Errorf("configure the Kafka client: %w", err)
-	}
-	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics}, nil
+	return opts, nil
 }
 
 func (s SASL) mechanism() (sasl.Mechanism, error) {

@@ -176,7 +176,18 @@ type Record struct {
 	Key         []byte
 	HasKey      bool
 	Value       []byte
-	Headers     int // how many; their bytes are skipped
+	Headers     int    // how many
+	headers     []byte // the bytes of all of them
+}
+
+// EachHeader hands out the headers in order.
+func (r *Record) EachHeader(fn func(key string, value []byte)) {
+	d := fields{p: r.headers, ok: true}
+	for range r.Headers {
+		key, _ := d.bytes()
+		value, _ := d.bytes()
+		fn(string(key), value)
+	}
 }
 
 // NextRecord decodes the first record of the decompressed records in p and returns what follows it. An empty p is an
@@ -196,6 +207,7 @@ func NextRecord(p []byte, firstTime int64) (r Record, rest []byte, err error) {
 	r.Key, r.HasKey = d.bytes()
 	r.Value, _ = d.bytes()
 	headers := d.varint()
+	r.headers = d.p
 	for i := int64(0); i < headers && d.ok; i++ {
 		d.bytes()
 		d.bytes()

@@ -1,0 +1,202 @@
+// `shipper spool replay`: what was delivered and is still kept goes to Kafka once more, beside a running agent.
+//
+//	directory -> spool.Inspect -> acked batches -> records younger than --since -> kafka.Replay, each marked by a header
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"shipper/sink/kafka"
+	"shipper/spool"
+)
+
+// replayArgs say what goes out again.
+type replayArgs struct {
+	config        string
+	topic, source string
+	since         time.Duration
+	timeout       time.Duration
+	dryRun        bool
+}
+
+func (c *cli) replayCommand() *cobra.Command {
+	a := &replayArgs{}
+	cmd := &cobra.Command{
+		Use:   "replay --config FILE --since DURATION",
+		Short: "Send what was delivered and is still kept once more, each record marked by a header",
+		Long: `Send what was delivered and is still kept (spool.retain_acked) once more, to the same topics and partitions, in the same order.
+Every record has the header ` + kafka.ReplayHeader + `: SPOOL/LANE/INDEX, which names the line: the first delivery and each replay of it
+have one place. Consumers see these lines again; what they do not want twice they leave out by that header.
+
+Works beside a running agent or without one: the spool is only read, and the records have a producer of their own. Lines that
+were not delivered yet are left to the agent.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if a.config == "" {
+				return errors.New("--config FILE is required: it says where the spool and the brokers are")
+			}
+			if a.since <= 0 {
+				return errors.New("--since DURATION is required, such as 2h: lines read longer ago are not sent again")
+			}
+			c.started = true
+			return c.spoolReplay(cmd.Context(), a)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVarP(&a.config, "config", "c", "", "the agent's config")
+	f.DurationVar(&a.since, "since", 0, "how far back: only lines read since then, such as 2h")
+	f.StringVar(&a.topic, "topic", "", "only lines of this topic")
+	f.StringVar(&a.source, "source", "", "only lines of this source")
+	f.DurationVar(&a.timeout, "timeout", time.Minute, "give a line up that no broker takes for so long")
+	f.BoolVar(&a.dryRun, "dry-run", false, "only say what would be sent")
+	return cmd
+}
+
+func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
+	cfg, err := LoadConfig(a.config)
+	if err != nil {
+		return err
+	}
+	p, err := configToPipeline(cfg, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	codec, err := kafka.ParseCodec(cfg.Kafka.Compression)
+	if err != nil {
+		return err
+	}
+	in, err := spool.Inspect(spool.Options{Dir: filepath.Clean(cfg.Spool.Dir)})
+	if err != nil {
+		return err
+	}
+	r := &replay{out: c.stdout, err: c.stderr, args: a, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:])}
+	if !a.dryRun {
+		if r.to, err = kafka.NewReplay(p.Kafka.ClientConfig(p.Logger), codec, a.timeout); err != nil {
+			return err
+		}
+		defer r.to.Close()
+	}
+	return r.run(ctx, c, in)
+}
+
+// replay is one run. The counts of outcomes belong to whoever holds mu.
+type replay struct {
+	out, err io.Writer
+	args     *replayArgs
+	to       *kafka.Replay // nil: dry run
+	oldest   int64         // ms
+	spool    string
+	records  uint64 // handed over
+	unread   int    // batches
+
+	mu           sync.Mutex
+	sent, failed uint64
+	cause        error // of the first that failed
+}
+
+// laneReplay is what happens to one lane.
+type laneReplay struct {
+	records  uint64
+	from, to int64 // times, ms
+	first    uint64
+}
+
+func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
+	rd := in.NewReader()
+	lanes := 0
+	for i := range in.Lanes {
+		l := &in.Lanes[i]
+		if r.args.topic != "" && r.args.topic != l.Topic || r.args.source != "" && r.args.source != l.Block {
+			continue
+		}
+		lanes++
+		if err := r.lane(ctx, c, rd, l); err != nil {
+			return errors.Join(err, rd.Close())
+		}
+	}
+	if err := rd.Close(); err != nil {
+		return err
+	}
+	if lanes == 0 {
+		return fmt.Errorf("%s has no lane of that topic or source; see `shipper spool ls`", r.args.config)
+	}
+	if r.to == nil {
+		fmt.Fprintf(r.out, "%d records would be sent again\n", r.records)
+		return nil
+	}
+	flushed := r.to.Flush(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	fmt.Fprintf(r.out, "%d records were sent again, marked with the header %s\n", r.sent, kafka.ReplayHeader)
+	switch {
+	case r.failed > 0:
+		return fmt.Errorf("%d records could not be sent: %w", r.failed, r.cause)
+	case flushed != nil:
+		return fmt.Errorf("stopped with %d records under way, which may arrive: %w", r.records-r.sent, flushed)
+	case r.unread > 0:
+		return fmt.Errorf("%d batches could not be read", r.unread)
+	}
+	return nil
+}
+
+// lane sends what is acked of one lane, was not dropped, and is young enough.
+func (r *replay) lane(ctx context.Context, c *cli, rd *spool.Reader, l *spool.LaneInfo) error {
+	var refs []spool.Ref
+	for _, ref := range l.Held {
+		if ref.Next() <= l.Head && ref.MaxTime >= r.oldest && !l.Dropped(ref) {
+			refs = append(refs, ref)
+		}
+	}
+	did := laneReplay{first: l.Head}
+	unread, err := c.laneRecords(io.Discard, rd, l, refs, func(_ io.Writer, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
+		if rec.Time < r.oldest {
+			return nil
+		}
+		if did.records == 0 {
+			did.first, did.from, did.to = index, rec.Time, rec.Time
+		}
+		did.records++
+		did.from, did.to = min(did.from, rec.Time), max(did.to, rec.Time)
+		return r.send(ctx, l, index, rec)
+	})
+	r.unread += unread
+	if did.records == 0 {
+		return err
+	}
+	r.records += did.records
+	fmt.Fprintf(r.out, "lane %d, source %s, topic %s/%d: %d records, read %s to %s\n", l.ID, l.Block, l.Topic, l.PartitionOf(did.first), did.records,
+		time.UnixMilli(did.from).UTC().Format(time.RFC3339), time.UnixMilli(did.to).UTC().Format(time.RFC3339))
+	if len(refs) > 0 && refs[0] == l.Held[0] && did.first > 0 && did.first == refs[0].First {
+		fmt.Fprintf(r.err, "lane %d: what was delivered before its record %d is no longer kept (spool.retain_acked), whenever it was read\n", l.ID, did.first)
+	}
+	return err
+}
+
+func (r *replay) send(ctx context.Context, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
+	if r.to == nil {
+		return nil
+	}
+	mark := fmt.Sprintf("%s/%d/%d", r.spool, l.ID, index)
+	r.to.Send(ctx, l.Topic, l.PartitionOf(index), rec, mark, func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err == nil {
+			r.sent++
+			return
+		}
+		if r.failed++; r.cause == nil {
+			r.cause = err
+		}
+	})
+	return ctx.Err()
+}
