@@ -344,8 +344,16 @@ func (w *walker) refresh(d *dir, now int64) {
 		d.entries = append(d.entries, dirEntry{e.Name(), e.Type()})
 	}
 	if d.err != nil && !gone(d.err) {
-		w.warn(d.path, "directory cannot be listed: "+d.err.Error())
+		w.warn(d.path, "directory cannot be listed: "+cause(d.err))
 	}
+}
+
+// cause is an error without the operation and the path, which the message names.
+func cause(err error) string {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		err = p.Err
+	}
+	return err.Error()
 }
 
 // gone tells whether err says that a path names nothing.

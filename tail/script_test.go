@@ -10,6 +10,7 @@ package tail
 //	lines FILE FROM TO [PAD] append "FILE-name N PAD" lines              zeros FILE N   append a hole of N bytes
 //	over FILE OFFSET TEXT   write in the middle                         truncate FILE N
 //	age FILE DURATION       sets its modification time that long back
+//	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
 //	hold on|off             whether the reader keeps files at their end
@@ -63,8 +64,8 @@ func runScript(t *testing.T, file string, inotify bool) {
 	if strings.Contains("\n"+script, "\n#needs same inode") && !reusesInodes(t) {
 		t.Skip("this file system does not use inode numbers again at once")
 	}
-	if strings.Contains("\n"+script, "\n#needs no root") && os.Getuid() == 0 {
-		t.Skip("root reads everything")
+	if strings.Contains("\n"+script, "\n#needs permissions") {
+		obeyPermissions(t)
 	}
 	m := newMachine(t, inotify)
 	for n, line := range strings.Split(script, "\n") {
@@ -243,6 +244,10 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 		return os.Rename(path(1)+".tmp", path(1))
 	case "mkdir":
 		return os.MkdirAll(path(0), 0o755)
+	case "socket":
+		return socket(m.t, path(0))
+	case "mmap":
+		return mmapWrite(path(0), args)
 	case "mkfifo":
 		return mkfifo(path(0))
 	case "chmod":
