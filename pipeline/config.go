@@ -28,6 +28,10 @@ type Config struct {
 	// the process's limit.
 	OpenFilesMax int
 
+	// SymlinkRoots are directories into which symlinks may lead, whoever made
+	// them, although the agent may read everything.
+	SymlinkRoots []string
+
 	// ExcludePaths are never tailed: the agent's own log and spool.
 	ExcludePaths []string
 

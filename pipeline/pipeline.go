@@ -201,7 +201,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 }
 
 func (a *Agent) tailOptions(known []tail.Known) tail.Options {
-	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify,
+	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify, SymlinkRoots: a.cfg.SymlinkRoots,
 		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]

@@ -5,6 +5,7 @@ package tail
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 )
@@ -15,6 +16,20 @@ const (
 	deniedTellMax    = 10 // paths told one by one in a period
 	deniedTellPeriod = time.Minute
 )
+
+// untrustedLink is a symlink that is not followed.
+type untrustedLink struct {
+	link, target string
+	uid, owner   uint32
+}
+
+func (e *untrustedLink) Error() string {
+	return fmt.Sprintf("symlink %s was made by user %d and leads to %s of user %d: an agent that may read everything follows it only if symlink_roots allows it",
+		e.link, e.uid, e.target, e.owner)
+}
+
+// Is makes it an error of permissions.
+func (e *untrustedLink) Is(target error) bool { return target == fs.ErrPermission }
 
 // refused is what permissions keep from being read, and what of it was told.
 type refused struct {
@@ -32,9 +47,9 @@ func (w *Watcher) cannot(path string, err error) (denied bool) {
 	if gone(err) {
 		return false
 	}
-	if !errors.Is(err, fs.ErrPermission) {
+	if _, link := errors.AsType[*untrustedLink](err); link || !errors.Is(err, fs.ErrPermission) {
 		w.warnOnce(path, "file cannot be read: "+err.Error())
-		return false
+		return link
 	}
 	const what = "file cannot be read: permission denied (it is tried again)"
 	if w.warned[path] == what {

@@ -208,7 +208,7 @@ func (w *Watcher) stateOf(f *File) string {
 	case s.skip != "":
 		return "skipped: compressed (" + s.skip + ")"
 	case s.denied:
-		return "cannot be opened: permission denied"
+		return "cannot be opened"
 	case s.out && s.missing:
 		return "being read; no pattern finds it any more"
 	case s.out:

@@ -85,7 +85,7 @@ func (h warnings) Handle(_ context.Context, r slog.Record) error {
 	})
 	h.m.mu.Lock()
 	defer h.m.mu.Unlock()
-	h.m.told = append(h.m.told, fmt.Sprintf("warning %s: %s", path, r.Message))
+	h.m.told = append(h.m.told, fmt.Sprintf("warning %s: %s", path, strings.ReplaceAll(r.Message, h.m.dir+"/", "")))
 	return nil
 }
 

@@ -192,7 +192,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			if f.cur.Offset == 0 && f.fp.Born == 0 && !rotatedName(f.Path(), sib.path) {
 				continue // nothing but an inode number speaks for it
 			}
-			fd, err := openRead(sib.path)
+			fd, err := w.openRead(sib.path)
 			if err != nil {
 				w.cannot(sib.path, err)
 				continue

@@ -68,7 +68,7 @@ func (w *Watcher) prepare(f *File) *File {
 	if s.missing {
 		path = s.at
 	}
-	fd, err := openRead(path)
+	fd, err := w.openRead(path)
 	if err != nil {
 		if w.openFailed(path, err) {
 			w.deny(f)
@@ -199,7 +199,7 @@ func (w *Watcher) closeIfQuiet(f *File, now time.Time) {
 
 // startAtEnd puts the cursor of a file that was there before us behind its last whole line.
 func (w *Watcher) startAtEnd(f *File) {
-	fd, err := openRead(f.Path())
+	fd, err := w.openRead(f.Path())
 	if err != nil {
 		w.cannot(f.Path(), err)
 		return

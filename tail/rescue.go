@@ -109,7 +109,7 @@ func (w *Watcher) copied(sib sibling, c found) bool {
 		if w.sources[key{c.block, o.st.dev, o.st.ino}] == nil || o.path != c.path && !generationName(c.path, o.path) {
 			continue
 		}
-		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(firstBytes(sib.path, n), firstBytes(o.path, n)) {
+		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib.path, n), w.firstBytes(o.path, n)) {
 			return true
 		}
 	}
@@ -125,7 +125,7 @@ func (w *Watcher) copied(sib sibling, c found) bool {
 
 // resumes tells whether the file at path holds what the spool remembers of f.
 func resumes(path string, f *File) bool {
-	fd, err := openRead(path)
+	fd, err := f.w.openRead(path)
 	if err != nil {
 		return false
 	}
@@ -139,8 +139,8 @@ func resumes(path string, f *File) bool {
 const copyBytesMax = 64 << 10
 
 // firstBytes returns the first n bytes of a file, fewer if it is shorter or cannot be read.
-func firstBytes(path string, n int64) []byte {
-	fd, err := openRead(path)
+func (w *Watcher) firstBytes(path string, n int64) []byte {
+	fd, err := w.openRead(path)
 	if err != nil {
 		return nil
 	}

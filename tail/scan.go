@@ -248,7 +248,7 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 	if len(list) == 0 {
 		return nil, true
 	}
-	fd, err := openRead(c.path)
+	fd, err := w.openRead(c.path)
 	if err != nil {
 		w.openFailed(c.path, err)
 		return nil, false

@@ -10,6 +10,7 @@ package tail
 //	lines FILE FROM TO [PAD] append "FILE-name N PAD" lines              zeros FILE N   append a hole of N bytes
 //	over FILE OFFSET TEXT   write in the middle                         truncate FILE N
 //	age FILE DURATION       sets its modification time that long back
+//	lchown UID FILE         gives a file or symlink away
 //	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
@@ -28,6 +29,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +65,9 @@ func runScript(t *testing.T, file string, inotify bool) {
 	}
 	if strings.Contains("\n"+script, "\n#needs same inode") && !reusesInodes(t) {
 		t.Skip("this file system does not use inode numbers again at once")
+	}
+	if strings.Contains("\n"+script, "\n#needs root") && (os.Geteuid() != 0 || runtime.GOOS != "linux") {
+		t.Skip("must be root to give files away")
 	}
 	if strings.Contains("\n"+script, "\n#needs permissions") {
 		obeyPermissions(t)
@@ -152,6 +157,8 @@ func (m *machine) block(words []string) error {
 			b.StartAtEnd = true
 		case "files":
 			m.opts.OpenFilesMax, err = strconv.Atoi(v)
+		case "roots":
+			m.opts.SymlinkRoots = below(m.dir, v)
 		case "not":
 			m.opts.ExcludePaths = below(m.dir, v)
 		default:
@@ -244,6 +251,12 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 		return os.Rename(path(1)+".tmp", path(1))
 	case "mkdir":
 		return os.MkdirAll(path(0), 0o755)
+	case "lchown":
+		uid, err := strconv.Atoi(args[0])
+		if err != nil {
+			return err
+		}
+		return os.Lchown(path(1), uid, -1)
 	case "socket":
 		return socket(m.t, path(0))
 	case "mmap":

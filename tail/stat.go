@@ -47,13 +47,24 @@ func (s *fileStat) is(o *fileStat) bool {
 
 func bornTogether(a, b int64) bool { return a == 0 || b == 0 || a == b }
 
-// openRead opens without waiting for the other end of a FIFO and without taking a terminal.
+// openFlags open without waiting for the other end of a FIFO and without taking a terminal.
+const openFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// openRead opens a file wherever symlinks lead.
 func openRead(path string) (fd int, err error) {
 	err = retry(func() error {
-		fd, err = unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
+		fd, err = unix.Open(path, openFlags, 0)
 		return err
 	})
 	return fd, err
+}
+
+// openRead opens a file for reading, through symlinks that can be trusted.
+func (w *Watcher) openRead(path string) (fd int, err error) {
+	if w.wary {
+		return openTrusted(path, w.roots)
+	}
+	return openRead(path)
 }
 
 // pread reads up to len(buf) bytes at off; fewer only at the end of the file.

@@ -143,6 +143,9 @@ type Options struct {
 	ScanInterval time.Duration // rescan of patterns and stat of known files; inotify only shortens the wait; 0: 1 s
 	NoInotify    bool
 	ExcludePaths []string // files and directories that are never tailed, by any name: own log, spool directory; /proc/self/fd/2 works
+	// SymlinkRoots are directories into which symlinks may lead whoever made them. It counts for a process that may read
+	// everything; others are bound by their own permissions.
+	SymlinkRoots []string
 	Logger       *slog.Logger
 }
 
@@ -224,6 +227,11 @@ func NewWatcher(o Options) (*Watcher, error) {
 	}
 	if o.OpenFilesMax < openFilesMin {
 		return nil, fmt.Errorf("limit of %d open files is below %d", o.OpenFilesMax, openFilesMin)
+	}
+	for _, root := range o.SymlinkRoots {
+		if !filepath.IsAbs(root) {
+			return nil, fmt.Errorf("root of symlinks %q is not absolute", root)
+		}
 	}
 	names := make(map[string]bool)
 	o.Blocks = append([]Block(nil), o.Blocks...)

@@ -35,13 +35,14 @@ var compressionLevelMax = map[string]int{"zstd": 22, "gzip": 9, "lz4": 9, "snapp
 
 // Config is a checked config file: every value is inside its limits and every default is filled in.
 type Config struct {
-	File        string // path it was read from; reading it again is a reload
-	Kafka       KafkaConfig
-	Spool       SpoolConfig
-	Sources     []SourceConfig
-	MemoryBytes int64 // memory_limit
-	Admin       AdminConfig
-	Log         LogConfig
+	File         string // path it was read from; reading it again is a reload
+	Kafka        KafkaConfig
+	Spool        SpoolConfig
+	Sources      []SourceConfig
+	SymlinkRoots []string // absolute directories
+	MemoryBytes  int64    // memory_limit
+	Admin        AdminConfig
+	Log          LogConfig
 
 	Warnings []*ConfigError // what is odd but no reason to refuse the start
 
@@ -133,9 +134,10 @@ func DefaultConfig() Config {
 			AcksTimeout:      10 * time.Second,
 			AutoCreateTopics: true,
 		},
-		Spool:       SpoolConfig{RetainAckedBytes: 64 << 20},
-		MemoryBytes: 128 << 20,
-		Log:         LogConfig{Level: slog.LevelInfo, Format: "text"},
+		Spool:        SpoolConfig{RetainAckedBytes: 64 << 20},
+		SymlinkRoots: []string{},
+		MemoryBytes:  128 << 20,
+		Log:          LogConfig{Level: slog.LevelInfo, Format: "text"},
 	}
 }
 
@@ -216,6 +218,7 @@ func (c *Config) keys() []key {
 			c.Sources = append(c.Sources, s)
 			return err
 		}),
+		texts("symlink_roots", &c.SymlinkRoots, patternsMax, absolutePath),
 		size("memory_limit", &c.MemoryBytes, 64<<20, 64<<30),
 		mapping("admin", []key{
 			text("socket", &c.Admin.Socket, offOrAbsolutePath),

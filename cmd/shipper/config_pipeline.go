@@ -30,6 +30,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 		},
 		MemoryBytesMax: c.MemoryBytes,
 		ExcludePaths:   []string{c.Spool.Dir},
+		SymlinkRoots:   c.SymlinkRoots,
 		Logger:         log,
 	}
 	if c.Kafka.TLS.Enabled {

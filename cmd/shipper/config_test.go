@@ -152,6 +152,7 @@ sources:
   - {name: a.b_c-1, paths: ["/a/{b,c}/[a-z]?.log"], exclude: ["/a/b/x*"], topic: t, start_at: end, ignore_older: 2d, lanes: 64,
      linger: 10ms, max_line_bytes: 16MiB, oversize: skip, encoding: shift_jis, idle_flush: 1d,
      compression: lz4, compression_level: 3}
+symlink_roots: [/mnt]
 memory_limit: 256MiB
 admin: {socket: "off", http: "localhost:9600"}
 log: {level: warn, format: json}
@@ -162,7 +163,7 @@ log: {level: warn, format: json}
 		`TLS:{Enabled:true CAFile: CertFile: KeyFile: ServerName:kafka InsecureSkipVerify:true} SASL:{Mechanism:scram-sha-512 Username:u Password:*** PasswordFile:` + password + `}} ` +
 		`Spool:{Dir:/spool MaxBytes:1073741824 MinFreeBytes:2000000000 RetainAckedBytes:12641280 AllowNetworkFS:true} ` +
 		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Compression:lz4 CompressionLevel:3}] ` +
-		`MemoryBytes:268435456 Admin:{Socket:off HTTP:localhost:9600} Log:{Level:WARN Format:json} ` +
+		`SymlinkRoots:[/mnt] MemoryBytes:268435456 Admin:{Socket:off HTTP:localhost:9600} Log:{Level:WARN Format:json} ` +
 		`Warnings:[x.yaml:9: kafka.tls.insecure_skip_verify: anyone on the network path can pose as the broker] lines:map[]}`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -175,7 +176,7 @@ log: {level: warn, format: json}
 // Each case replaces old by new in the minimal config (or appends new) and names the line and the message it must lead to.
 func TestRefusals(t *testing.T) {
 	for _, c := range []struct{ old, new, want string }{
-		{"", "compresion: gzip\n", `x.yaml:9: compresion: unknown key; known keys here: kafka, spool, defaults, sources, memory_limit, admin, log`},
+		{"", "compresion: gzip\n", `x.yaml:9: compresion: unknown key; known keys here: kafka, spool, defaults, sources, symlink_roots, memory_limit, admin, log`},
 		{"spool:", "  compresion: gzip\nspool:", `x.yaml:3: kafka.compresion: unknown key; did you mean "compression"?`},
 		{"topic", "topci", `x.yaml:8: sources[0].topci: unknown key; did you mean "topic"?`},
 		{"topic", "Topic", `x.yaml:8: sources[0].Topic: unknown key; did you mean "topic"?`},
@@ -195,7 +196,7 @@ func TestRefusals(t *testing.T) {
 		{"", "---\nkafka: {}\n", `x.yaml:9: a second YAML document begins here; a config is one document`},
 		{"  brokers", "\tbrokers", `x.yaml:2: not valid YAML: a tab in the indent; YAML allows spaces only`},
 		{"- name", "-\tname", `x.yaml:6: not valid YAML: found character that cannot start any token`},
-		{"  brokers", "\u00a0 brokers", `x.yaml:2: "\u00a0 brokers": unknown key; known keys here: kafka, spool, defaults, sources, memory_limit, admin, log`},
+		{"  brokers", "\u00a0 brokers", `x.yaml:2: "\u00a0 brokers": unknown key; known keys here: kafka, spool, defaults, sources, symlink_roots, memory_limit, admin, log`},
 		{"  dir: /", "\u00a0 dir /", `x.yaml:4: not valid YAML: a no-break or other odd space in the indent; YAML allows spaces only`},
 		{"kafka:", "kafka: x: y", `x.yaml:1: not valid YAML: mapping values are not allowed in this context`},
 		{"", "log: *nowhere\n", `x.yaml: not valid YAML: unknown anchor 'nowhere' referenced`},
