@@ -39,6 +39,7 @@ func TestConfigToPipeline(t *testing.T) {
 			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Compression: "gzip", CompressionLevel: 5},
 		},
 		MemoryBytesMax: 128 << 20,
+		SymlinkRoots:   []string{},
 		ExcludePaths:   []string{"/var/lib/shipper"},
 		Logger:         log,
 	}
