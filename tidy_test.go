@@ -35,7 +35,7 @@ var (
 // mayImport are the arrows between our packages: who may import whom, beside the standard library.
 // cmd/shipper asks leaves for Config, Stats and inspection only.
 var mayImport = map[string][]string{
-	"cmd/shipper":     {"pipeline", "tail", "spool", "sink/kafka"},
+	"cmd/shipper":     {"pipeline", "pipeline/record", "tail", "spool", "sink/kafka"},
 	"pipeline":        {"pipeline/record", "tail", "spool", "sink/kafka", "internal/spsc"},
 	"pipeline/record": {},
 	"spool":           {"internal/vfs"},

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"shipper/pipeline/record"
 	"shipper/sink/kafka"
 )
 
@@ -86,7 +87,13 @@ type Source struct {
 	Encoding         string // one of tail.Encodings
 	IdleFlush        time.Duration
 
+	// Record says what lines become; its zero value is lines as they are.
+	// Source, RecordBytesMax, Oversize and Topic of it follow from the above.
+	Record record.Config
+
 	// By Open.
-	codec *codec
-	room  room
+	format *record.Format // nil: lines as they are
+	topics *record.Format // nil: all files go to Topic
+	codec  *codec
+	room   room
 }

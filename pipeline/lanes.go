@@ -148,8 +148,8 @@ func (d *dispatch) Gone(id uint64) {
 func (d *dispatch) laneOf(f *tail.File) (laneKey, *lane) {
 	block := d.blocks[f.Block()]
 	s := &d.cfg.Sources[block]
-	key := laneKey{f.Block(), s.Topic, kafka.KeyedSlot}
-	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == s.Topic && l.keyed() == s.ByKey {
+	key := laneKey{f.Block(), s.topic(f.Path()), kafka.KeyedSlot}
+	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == key.topic && l.keyed() == s.ByKey {
 		key.slot = l.slot
 	} else if !s.ByKey {
 		key.slot = d.slots[block].of(family(f.Path()))

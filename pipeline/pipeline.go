@@ -66,6 +66,11 @@ func Open(cfg Config) (*Agent, error) {
 	if cfg.MemoryBytesMax == 0 {
 		cfg.MemoryBytesMax = memoryBytesBase
 	}
+	for i := range cfg.Sources {
+		if err := cfg.Sources[i].compile(); err != nil {
+			return nil, err
+		}
+	}
 	debug.SetMemoryLimit(cfg.MemoryBytesMax)
 	debug.SetGCPercent(gcPercent)
 	a := &Agent{cfg: cfg, log: cfg.Logger, start: time.Now(), dead: make(chan struct{})}
@@ -135,7 +140,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	budgetMax := budgetBytes(cfg, groupMax)
 	for i := range cfg.Sources {
 		s := &cfg.Sources[i]
-		if s.room = roomFor(s.LineBytesMax, groupMax, budgetMax); s.room.entriesBytes() < filesBytesMin {
+		if s.room = roomFor(s.recordBytesMax(), groupMax, budgetMax); s.room.entriesBytes() < filesBytesMin {
 			return fmt.Errorf("spool %s: its segments take groups of %d bytes, too few for the lines of source %s: raise spool.max_bytes or lower max_line_bytes to %d",
 				cfg.Spool.Dir, groupMax, s.Name, groupMax*7/8)
 		}
@@ -144,7 +149,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	b := newBudget(budgetMax)
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
-			groupMax: groupMax, notify: make(chan struct{}, 1), feeds: map[uint32]*feed{}}
+			groupMax: groupMax, notify: make(chan struct{}, 1), reasons: make([]reasonCounts, len(cfg.Sources)), feeds: map[uint32]*feed{}}
 		b.freed = append(b.freed, r.notify)
 		a.readers = append(a.readers, r)
 	}
@@ -167,7 +172,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 func budgetBytes(cfg *Config, groupMax int64) int64 {
 	total := max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)
 	for i := range cfg.Sources {
-		total = max(total, 2*batchMemory(roomFor(cfg.Sources[i].LineBytesMax, groupMax, 0).batchMax))
+		total = max(total, 2*batchMemory(roomFor(cfg.Sources[i].recordBytesMax(), groupMax, 0).batchMax))
 	}
 	return total
 }

@@ -39,12 +39,14 @@ type reader struct {
 	notify   chan struct{} // a file has grown, mail has come or the budget has bytes again
 	stats    readStats
 
-	block []byte
-	short int64            // the budget was too empty: bytes to wait for; 0: it was not
-	round uint64           // of turns
-	feeds map[uint32]*feed // by the id of their home lane
-	files []*openFile
-	open  []*feed // those that hold records or moved cursors
+	block   []byte
+	scratch scratch
+	reasons []reasonCounts   // by source block
+	short   int64            // the budget was too empty: bytes to wait for; 0: it was not
+	round   uint64           // of turns
+	feeds   map[uint32]*feed // by the id of their home lane
+	files   []*openFile
+	open    []*feed // those that hold records or moved cursors
 }
 
 // generations are the files that took turns at one path. The watcher hands them
@@ -55,6 +57,7 @@ type generations struct {
 	hash   [8]byte // of name: the key of records without one
 	open   int     // files in the reader's hands
 	unread uint64  // round in which an older one had bytes left
+	waits  uint64  // round in which an older one had an unfinished record
 }
 
 func newGenerations(name string) *generations {
@@ -75,6 +78,8 @@ type openFile struct {
 	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
 	grewAt time.Time
 	readAt time.Time
+
+	recordState
 }
 
 // readStats are written by one reader and read by anyone.
@@ -154,6 +159,9 @@ func (r *reader) takeMail(now time.Time) {
 			r.touch(of, now)
 			r.sealCrowd(f)
 		}
+		if format := r.source(of).format; format != nil {
+			of.stream = format.NewStream(h.f.Path())
+		}
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
 	}
@@ -197,14 +205,17 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	r.round++
 	for _, of := range r.files {
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval
-		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round && r.ready(of.feed, now) {
+		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round && r.ready(of.feed, now) && !r.mustWait(of, now) {
 			of.readAt = now
 			blocked = r.turn(of, now)
 		}
 		if of.more {
 			of.line.unread, busy = r.round, true
 		}
-		if !of.dirty && !of.more && (of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter) {
+		if of.waits() {
+			of.line.waits = r.round
+		}
+		if !of.dirty && !of.more && !of.waits() && (of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter) {
 			r.release(of)
 			continue
 		}
@@ -228,6 +239,9 @@ func (r *reader) source(of *openFile) *Source { return &r.cfg.Sources[of.feed.bl
 // turn reads one file for a while. It says whether the budget ran out: then the
 // lines not taken are read again later.
 func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
+	if of.stream != nil {
+		return r.turnRecords(of, now)
+	}
 	of.more = false
 	for left := turnBytesMax; ; {
 		n, st, err := of.f.Fill(r.block, now)

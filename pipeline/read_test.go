@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ type bench struct {
 	jitter  time.Duration // compressors take up to this longer
 	keep    bool          // groups and their buffers
 	groups  []*group      // kept; read them when records has what is awaited
+	taken   func(*group)  // called with each group whose batches are sealed; nil: nobody looks
+	drain   func()        // ends all behind the reader, when what was handed over is taken
 }
 
 func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
@@ -56,12 +59,17 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 			}
 		}()
 	}
+	done := make(chan struct{})
 	go func() {
+		defer close(done)
 		for g := range groups {
 			x.largest.Store(max(x.largest.Load(), g.bytes))
 			for _, y := range g.batches {
 				<-y.ready
 				x.batch.Store(max(x.batch.Load(), int64(kafka.HeaderBytes+len(y.sealed.Records))))
+			}
+			if x.taken != nil {
+				x.taken(g)
 			}
 			if x.keep {
 				x.groups = append(x.groups, g)
@@ -73,7 +81,12 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 			x.records.Add(g.records)
 		}
 	}()
-	tb.Cleanup(func() { close(work); close(groups) })
+	x.drain = sync.OnceFunc(func() {
+		close(work)
+		close(groups)
+		<-done
+	})
+	tb.Cleanup(x.drain)
 	return x
 }
 
@@ -81,7 +94,7 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 func (x *bench) groupMax(bytes int64) {
 	x.r.groupMax = bytes
 	s := &x.r.cfg.Sources[0]
-	s.room = roomFor(s.LineBytesMax, bytes, x.r.budget.total)
+	s.room = roomFor(s.recordBytesMax(), bytes, x.r.budget.total)
 }
 
 // readAll reads a file from its beginning to its end, turn by turn.

@@ -33,9 +33,13 @@ func (f frameReader) ReadBatch(dst []byte, ref kafka.Ref) ([]byte, error) {
 }
 
 func knownSource(s *spool.SourceState) tail.Known {
+	c := tail.Cursor{Offset: s.Offset, Anchor: s.Anchor, AnchorBytes: s.AnchorBytes, State: tail.LineState(s.State), Part: s.Part}
+	if c.State == tail.Fresh {
+		c.Part, c.Note = 0, s.Part
+	}
 	return tail.Known{ID: s.ID, Block: s.Block, Path: s.Path,
 		Fingerprint: tail.Fingerprint{Dev: s.Dev, Ino: s.Ino, Born: s.Born, Prefix: s.Prefix, PrefixBytes: s.PrefixBytes},
-		Cursor:      tail.Cursor{Offset: s.Offset, Anchor: s.Anchor, AnchorBytes: s.AnchorBytes, State: tail.LineState(s.State), Part: s.Part}}
+		Cursor:      c}
 }
 
 func sinkIdentity(i *spool.Identity) kafka.IdentityRecord {

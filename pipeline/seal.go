@@ -246,7 +246,11 @@ func (r *reader) addCursor(g *group, of *openFile) {
 }
 
 func spoolCursor(id uint64, c tail.Cursor) spool.Cursor {
-	return spool.Cursor{Source: id, Offset: c.Offset, Anchor: c.Anchor, AnchorBytes: c.AnchorBytes, State: spool.LineState(c.State), Part: c.Part}
+	part := c.Part
+	if c.State == tail.Fresh {
+		part = c.Note // no line begins with a part then: there is room
+	}
+	return spool.Cursor{Source: id, Offset: c.Offset, Anchor: c.Anchor, AnchorBytes: c.AnchorBytes, State: spool.LineState(c.State), Part: part}
 }
 
 // hand gives a group to the committer. It waits while the spool takes no more.

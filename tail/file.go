@@ -50,6 +50,9 @@ type File struct {
 	replaced int       // characters of that line that are U+FFFD
 	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
 
+	countedTo int64 // odd lines below it are counted: what is held is handed out again
+	reread    bool  // Reread was called
+
 	restarted bool // Flush met a truncation that no Status has told yet
 
 	src source // owned by Run
@@ -150,10 +153,11 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	f.w.stats.bytesRead.Add(uint64(n))
 	if n > f.pending || st.Truncated {
 		f.grewAt, f.noFlush = now, false
-	} else if n == f.pending && st.EOF && !check {
+	} else if n == f.pending && st.EOF && !check && !f.reread {
 		r.settle()
 		return 0, st, nil
 	}
+	f.reread = false
 	if n == 0 {
 		r.settle() // the caller has nothing to drain and uses buf for other files
 		return 0, st, nil
@@ -263,7 +267,7 @@ func (f *File) startAgain() {
 	f.w.stats.lostBytes.Add(uint64(max(lost, 0)))
 	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off, "unread_bytes_lost", max(lost, 0))
 	f.rd.restart()
-	f.pending, f.nulTo, f.sizeSeen = 0, 0, 0
+	f.pending, f.nulTo, f.sizeSeen, f.countedTo = 0, 0, 0, 0
 }
 
 // needBytes returns the buffer size the first line needs if n bytes that fill buf do not hold it.
@@ -310,6 +314,9 @@ func (f *File) nextOdd() (l Line, ok bool) {
 		data := r.buf[r.pos:]
 		p := f.rule.split(data, r.lineAt())
 		if p.n == 0 {
+			if r.held.on {
+				return Line{}, false
+			}
 			if r.buf != nil {
 				f.pending = len(data)
 			}
@@ -317,29 +324,37 @@ func (f *File) nextOdd() (l Line, ok bool) {
 			r.settle()
 			return Line{}, false
 		}
-		f.countPiece(&p)
+		first := f.countPiece(&p)
 		l = Line{Bytes: data[p.from:p.to:p.to], Offset: r.offset() + int64(p.from), Part: p.part, Cut: p.cut}
 		r.pos += p.n
 		r.at = p.next
 		l.End = r.offset()
 		if p.emit {
 			f.odd = p
-			f.decode(&l)
+			f.decode(&l, first)
 			return l, true
 		}
 	}
 }
 
 // decode turns l into UTF-8 if the block has an encoding.
-func (f *File) decode(l *Line) {
+func (f *File) decode(l *Line, count bool) {
 	if f.dec == nil {
 		return
 	}
 	l.Bytes, f.replaced = f.dec.decode(l.Bytes)
-	f.w.stats.replaced.Add(uint64(f.replaced))
+	if count {
+		f.w.stats.replaced.Add(uint64(f.replaced))
+	}
 }
 
-func (f *File) countPiece(p *piece) {
+// countPiece counts p, and tells whether it does so for the first time: what is held comes again.
+func (f *File) countPiece(p *piece) (first bool) {
+	off := f.rd.offset()
+	if off < f.countedTo {
+		return false
+	}
+	f.countedTo = off + int64(p.n)
 	s := &f.w.stats
 	if p.nul > 0 {
 		s.nulBytes.Add(uint64(p.nul))
@@ -350,6 +365,7 @@ func (f *File) countPiece(p *piece) {
 	if p.oversize {
 		s.oversize[f.rule.oversize].Add(1)
 	}
+	return true
 }
 
 // uncount takes back what countPiece counted of the odd line handed out last.
@@ -361,7 +377,7 @@ func (f *File) uncount() {
 		f.w.stats.oversize[f.rule.oversize].Add(^uint64(0))
 	}
 	f.w.stats.replaced.Add(-uint64(f.replaced))
-	f.odd, f.replaced = piece{}, 0
+	f.odd, f.replaced, f.countedTo = piece{}, 0, 0
 }
 
 // Unfill drops what is filled and not handed out; the next Fill reads it again. buf must still hold it.
@@ -409,7 +425,7 @@ func (f *File) Flush(buf []byte, now time.Time) (l Line, ok bool, err error) {
 	f.pending -= to
 	f.grewAt = now
 	f.w.stats.idleFlushes.Add(1)
-	f.decode(&l)
+	f.decode(&l, true)
 	return l, true, nil
 }
 

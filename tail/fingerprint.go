@@ -18,6 +18,10 @@ type reading struct {
 	from int    // pos as Fill left it
 	base int64  // offset of buf[0]; with buf == nil (pos is 0 then) the offset itself
 	at   lineAt // start is not kept here: it is offset() == 0
+	held held
+
+	note   uint32 // of the receiver, about noteAt
+	noteAt int64
 
 	head      [prefixBytesMax]byte
 	headLen   int
@@ -46,6 +50,9 @@ func (r *reading) settle() {
 	if r.buf == nil {
 		return
 	}
+	if r.held.on {
+		r.pos, r.at, r.held.on = r.held.pos, r.held.at, false
+	}
 	r.extendHead()
 	r.anchorLen = copy(r.anchor[:], r.lastBytes())
 	r.base, r.buf, r.pos, r.from = r.offset(), nil, 0, 0
@@ -56,7 +63,8 @@ func (r *reading) lastBytes() []byte {
 	if r.buf == nil {
 		return r.anchor[:r.anchorLen]
 	}
-	return r.buf[max(0, r.pos-anchorBytesMax):r.pos]
+	pos := r.kept()
+	return r.buf[max(0, pos-anchorBytesMax):pos]
 }
 
 func (r *reading) extendHead() {
@@ -64,7 +72,7 @@ func (r *reading) extendHead() {
 		return
 	}
 	// base <= headLen: it is at most 256 below the offset that head reached.
-	to := min(prefixBytesMax-r.base, int64(r.pos))
+	to := min(prefixBytesMax-r.base, int64(r.kept()))
 	r.headLen += copy(r.head[r.headLen:], r.buf[int64(r.headLen)-r.base:to])
 }
 
@@ -83,12 +91,19 @@ func (r *reading) jump(off int64) {
 // restart forgets everything: the file is read from 0 again.
 func (r *reading) restart() {
 	r.base, r.buf, r.pos, r.from = 0, nil, 0, 0
-	r.at = lineAt{}
+	r.at, r.held, r.note, r.noteAt = lineAt{}, held{}, 0, 0
 	r.headLen, r.anchorLen = 0, 0
 }
 
 func (r *reading) cursor() Cursor {
-	c := Cursor{Offset: r.offset(), State: r.at.state, Part: r.at.part}
+	at := r.at
+	if r.held.on {
+		at = r.held.at
+	}
+	c := Cursor{Offset: r.base + int64(r.kept()), State: at.state, Part: at.part}
+	if c.Offset == r.noteAt && c.State == Fresh {
+		c.Note = r.note
+	}
 	if last := r.lastBytes(); len(last) > 0 {
 		c.Anchor, c.AnchorBytes = xxhash.Sum64(last), uint16(len(last))
 	}
@@ -99,7 +114,7 @@ func (r *reading) cursor() Cursor {
 func (r *reading) load(fd int, c Cursor) error {
 	r.restart()
 	r.base = c.Offset
-	r.at = lineAt{state: c.State, part: c.Part}
+	r.at, r.note, r.noteAt = lineAt{state: c.State, part: c.Part}, c.Note, c.Offset
 	head, err := pread(fd, r.head[:min(prefixBytesMax, c.Offset)], 0)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@
 //	scan.go     paths -> sources              all of them: new, known, renamed, replaced, vanished
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
 //	file.go     Fill, Next, Flush             one reader's view of one open source
+//	hold.go     Keep, Hold, Done              for records of several lines
 //	split.go    bytes -> lines                pure
 //	encoding.go lines -> UTF-8                if the block has an encoding
 //
@@ -117,6 +118,7 @@ type Cursor struct {
 	AnchorBytes uint16 // <= 256
 	State       LineState
 	Part        uint32 // Continued: number of the next part of the line, from 1
+	Note        uint32 // Fresh: what the receiver said of this place to Hold
 }
 
 // Fingerprint identifies a source. Prefix covers only bytes below the cursor's offset, so it grows with reading.

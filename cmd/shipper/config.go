@@ -105,6 +105,7 @@ type SourceConfig struct {
 	Oversize       string // split, cut, skip
 	Encoding       string // raw or a name that tail knows
 	IdleFlush      time.Duration
+	Record         RecordConfig
 
 	Compression      string // as KafkaConfig, or asKafka: that, with its level
 	CompressionLevel int
@@ -150,6 +151,7 @@ func DefaultSource() SourceConfig {
 		Oversize:     "split",
 		Encoding:     "raw",
 		IdleFlush:    5 * time.Second,
+		Record:       defaultRecord(),
 		Compression:  asKafka,
 	}
 }
@@ -260,13 +262,13 @@ func (s *SourceConfig) keys() []key {
 	return append([]key{
 		text("name", &s.Name, sourceName),
 		texts("paths", &s.Paths, patternsMax, globPattern),
-		text("topic", &s.Topic, topicName),
+		text("topic", &s.Topic, topicTemplate),
 	}, s.defaultKeys()...)
 }
 
 // defaultKeys are the keys of a source that `defaults` may hold too.
 func (s *SourceConfig) defaultKeys() []key {
-	return []key{
+	return append([]key{
 		texts("exclude", &s.Exclude, patternsMax, absoluteGlobPattern),
 		choice("start_at", &s.StartAt, "beginning", "end"),
 		duration("ignore_older", &s.IgnoreOlder, 0, 100*365*24*time.Hour),
@@ -278,7 +280,7 @@ func (s *SourceConfig) defaultKeys() []key {
 		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
 		choice("compression", &s.Compression, asKafka, "zstd", "lz4", "snappy", "gzip", "none"),
 		integer("compression_level", &s.CompressionLevel, 0, 22),
-	}
+	}, s.Record.keys()...)
 }
 
 // finish fills the defaults that follow other keys and checks what no single key can show.
@@ -351,6 +353,9 @@ func (c *Config) finishSources() error {
 		}
 		names[s.Name] = i
 		s.Paths = c.usablePatterns(at, s.Paths)
+		if err := c.checkRecord(at, s); err != nil {
+			return err
+		}
 	}
 	return nil
 }

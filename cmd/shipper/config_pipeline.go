@@ -57,6 +57,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Oversize:     s.Oversize,
 			Encoding:     s.Encoding,
 			IdleFlush:    s.IdleFlush,
+			Record:       s.toRecord(),
 		})
 		if s.Compression != asKafka {
 			added := &p.Sources[len(p.Sources)-1]

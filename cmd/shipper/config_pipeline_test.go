@@ -28,6 +28,8 @@ func TestConfigToPipeline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	source := DefaultSource()
+	plain := source.toRecord()
 	want := pipeline.Config{
 		Kafka: pipeline.Kafka{
 			Brokers: []string{"kafka-1:9092"}, ClientID: "shipper", SASLMechanism: "scram-sha-256", SASLUser: "u", SASLPassword: "p",
@@ -35,8 +37,8 @@ func TestConfigToPipeline(t *testing.T) {
 		},
 		Spool: pipeline.Spool{Dir: "/var/lib/shipper", RetainAckedBytes: 64 << 20},
 		Sources: []pipeline.Source{
-			{Name: "app", Paths: []string{"/var/log/app/**/*.log"}, Topic: "app-logs", Linger: time.Second, LineBytesMax: 1e6, Oversize: "split", Encoding: "raw", IdleFlush: 5 * time.Second},
-			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Compression: "gzip", CompressionLevel: 5},
+			{Name: "app", Paths: []string{"/var/log/app/**/*.log"}, Topic: "app-logs", Linger: time.Second, LineBytesMax: 1e6, Oversize: "split", Encoding: "raw", IdleFlush: 5 * time.Second, Record: plain},
+			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Record: plain, Compression: "gzip", CompressionLevel: 5},
 		},
 		MemoryBytesMax: 128 << 20,
 		SymlinkRoots:   []string{},

@@ -158,11 +158,12 @@ admin: {socket: "off", http: "localhost:9600"}
 log: {level: warn, format: json}
 `, password))
 	c.lines = nil
+	c.Sources[0].Record = RecordConfig{} // see TestRecordKeys
 	got := fmt.Sprintf("%+v", *c)
 	want := `{File:x.yaml Kafka:{Brokers:[kafka-1:9092 [::1]:9093] ClientID:me Compression:gzip CompressionLevel:9 AcksTimeout:1m0s AutoCreateTopics:false ` +
 		`TLS:{Enabled:true CAFile: CertFile: KeyFile: ServerName:kafka InsecureSkipVerify:true} SASL:{Mechanism:scram-sha-512 Username:u Password:*** PasswordFile:` + password + `}} ` +
 		`Spool:{Dir:/spool MaxBytes:1073741824 MinFreeBytes:2000000000 RetainAckedBytes:12641280 AllowNetworkFS:true} ` +
-		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Compression:lz4 CompressionLevel:3}] ` +
+		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Record:` + fmt.Sprintf("%+v", RecordConfig{}) + ` Compression:lz4 CompressionLevel:3}] ` +
 		`SymlinkRoots:[/mnt] MemoryBytes:268435456 Admin:{Socket:off HTTP:localhost:9600} Log:{Level:WARN Format:json} ` +
 		`Warnings:[x.yaml:9: kafka.tls.insecure_skip_verify: anyone on the network path can pose as the broker] lines:map[]}`
 	if got != want {
@@ -180,7 +181,7 @@ func TestRefusals(t *testing.T) {
 		{"spool:", "  compresion: gzip\nspool:", `x.yaml:3: kafka.compresion: unknown key; did you mean "compression"?`},
 		{"topic", "topci", `x.yaml:8: sources[0].topci: unknown key; did you mean "topic"?`},
 		{"topic", "Topic", `x.yaml:8: sources[0].Topic: unknown key; did you mean "topic"?`},
-		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level`},
+		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level, format, json, container, multiline, filter, redact, key, headers, static_headers, timestamp`},
 		{"", "  - <<: {name: x, topik: y}\n    paths: [/x]\n", `x.yaml:9: sources[1].topik: unknown key; did you mean "topic"?`},
 		{"", "defaults: {encoding: sjiss}\n", `x.yaml:9: defaults.encoding: is "sjiss"; allowed: ` + strings.Join(tail.Encodings(), ", ")},
 		{"", "kafka: {}\n", `x.yaml:9: kafka: given twice, first in line 1`},

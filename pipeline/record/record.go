@@ -165,6 +165,9 @@ func (f *Format) valueBytesMax() int {
 	return n
 }
 
+// Timeout is how long an unfinished record waits for more.
+func (f *Format) Timeout() time.Duration { return f.cfg.Timeout }
+
 // WindowBytesMax is the most bytes of a file that are looked at to finish a record. One that is not finished then, since lines
 // of another stream stand between its own or since what is around its pieces takes so much, ends as it is.
 func (f *Format) WindowBytesMax() int {

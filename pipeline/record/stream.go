@@ -94,7 +94,7 @@ type Stream struct {
 
 	// From Begin on.
 	sc      *Scratch
-	block   []byte // what the lines are slices of; nil: they are not
+	block   []byte // what the lines are slices of; nil: they are not, and are copied
 	at      int64  // offset of block[0]
 	began   int64
 	pos     int64 // behind the last line
@@ -113,7 +113,8 @@ func (f *Format) NewStream(path string) *Stream {
 	return s
 }
 
-// Begin starts a look at the file from p on. Lines that are slices of block, whose first byte is at offset at, are joined without copying.
+// Begin starts a look at the file from p on. Lines that are slices of block, whose first byte is at offset at, are
+// joined without copying. Without a block a line's bytes may change behind Line.
 func (s *Stream) Begin(sc *Scratch, block []byte, at int64, p Place) {
 	sc.units, sc.parts, sc.arena, sc.head = sc.units[:0], sc.parts[:0], sc.arena[:0], 0
 	sc.open = [streams]int{-1, -1}
@@ -154,6 +155,12 @@ func (s *Stream) Place() (p Place, held bool) {
 // Line takes the next line.
 func (s *Stream) Line(l Line) {
 	s.pos = l.End
+	if s.block == nil {
+		// The next line may take the place of this one.
+		from := len(s.sc.arena)
+		s.sc.arena = append(s.sc.arena, l.Bytes...)
+		l.Bytes = s.sc.arena[from:len(s.sc.arena):len(s.sc.arena)]
+	}
 	p := piece{text: l.Bytes}
 	if s.f.cfg.Container != NoContainer {
 		ok := l.Part == 0

@@ -24,8 +24,9 @@ type world struct {
 	forget bool        // a stop is a restart
 	now    time.Time
 
-	at  Place
-	out []got
+	at   Place
+	out  []got
+	line []byte // decoded, if copies
 }
 
 type got struct {
@@ -76,9 +77,11 @@ func (w *world) turn() (stopped bool) {
 			l := Line{Bytes: bytes.TrimSuffix(rest[:i], []byte("\r")), Offset: from + int64(len(block)-len(rest)), End: from + int64(len(block)-len(rest)+i+1)}
 			l.Bytes = l.Bytes[:len(l.Bytes):len(l.Bytes)]
 			if w.copies {
-				l.Bytes = bytes.Clone(l.Bytes)
+				w.line = append(w.line[:0], l.Bytes...)
+				l.Bytes = w.line
 			}
 			w.s.Line(l)
+			clear(w.line)
 			rest = rest[i+1:]
 			if w.take() {
 				return true

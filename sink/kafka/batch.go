@@ -94,8 +94,51 @@ func (b *Builder) Fits(keyLen, valueLen int) bool {
 //
 // Record, all lengths zigzag varints:
 //
-//	length | attributes int8 0 | ts delta | offset delta | key length or -1 | key | value length | value | header count 0
+//	length | attributes int8 0 | ts delta | offset delta | key length or -1 | key | value length | value | header count | headers
+//
+// Header: key length | key | value length | value
 func (b *Builder) Append(ts int64, key, value []byte, hasKey bool) {
+	const noHeaders = 1
+	p := append(b.begin(ts, key, value, hasKey, noHeaders), value...)
+	b.buf = append(p, 0)
+	b.count++
+}
+
+// RecordHeader is one header of a record.
+type RecordHeader struct{ Key, Value []byte }
+
+// HeadersBytesMax is the most bytes that headers take in a record. It counts towards the value when Fits is asked.
+func HeadersBytesMax(headers []RecordHeader) int {
+	n := 0
+	for i := range headers {
+		n += 5 + len(headers[i].Key) + 5 + len(headers[i].Value)
+	}
+	return n
+}
+
+// AppendHeaders is Append for a record with headers.
+func (b *Builder) AppendHeaders(ts int64, key, value []byte, hasKey bool, headers []RecordHeader) {
+	if bytes := HeadersBytesMax(headers); bytes > 0 && !b.Fits(len(key), len(value)+bytes) {
+		panic(fmt.Sprintf("BUG: %d headers of up to %d bytes were appended with a record that they do not fit beside", len(headers), bytes))
+	}
+	bytes := varintLen(int64(len(headers)))
+	for i := range headers {
+		h := &headers[i]
+		bytes += varintLen(int64(len(h.Key))) + len(h.Key) + varintLen(int64(len(h.Value))) + len(h.Value)
+	}
+	p := append(b.begin(ts, key, value, hasKey, bytes), value...)
+	p = appendVarint(p, int64(len(headers)))
+	for i := range headers {
+		h := &headers[i]
+		p = append(appendVarint(p, int64(len(h.Key))), h.Key...)
+		p = append(appendVarint(p, int64(len(h.Value))), h.Value...)
+	}
+	b.buf = p
+	b.count++
+}
+
+// begin writes a record up to the length of its value. The headers behind that take headerBytes with their count.
+func (b *Builder) begin(ts int64, key, value []byte, hasKey bool, headerBytes int) []byte {
 	if !hasKey {
 		key = nil
 	}
@@ -113,9 +156,9 @@ func (b *Builder) Append(ts int64, key, value []byte, hasKey bool) {
 		keyLen = int64(len(key))
 	}
 	timeDelta, offsetDelta, valueLen := ts-b.firstTime, int64(b.count), int64(len(value))
-	const attributesAndHeaderCount = 2
-	length := attributesAndHeaderCount + varintLen(timeDelta) + varintLen(offsetDelta) +
-		varintLen(keyLen) + len(key) + varintLen(valueLen) + len(value)
+	const attributes = 1
+	length := attributes + varintLen(timeDelta) + varintLen(offsetDelta) +
+		varintLen(keyLen) + len(key) + varintLen(valueLen) + len(value) + headerBytes
 
 	p := b.buf
 	p = appendVarint(p, int64(length))
@@ -124,11 +167,7 @@ func (b *Builder) Append(ts int64, key, value []byte, hasKey bool) {
 	p = appendVarint(p, offsetDelta)
 	p = appendVarint(p, keyLen)
 	p = append(p, key...)
-	p = appendVarint(p, valueLen)
-	p = append(p, value...)
-	p = append(p, 0) // header count, zigzag 0; headers would follow here
-	b.buf = p
-	b.count++
+	return appendVarint(p, valueLen)
 }
 
 // Grow moves the records into buf, which must be larger, and returns the buffer they were in.

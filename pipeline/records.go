@@ -1,0 +1,261 @@
+package pipeline
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"shipper/pipeline/record"
+	"shipper/sink/kafka"
+	"shipper/tail"
+)
+
+// Sources whose lines do not become records as they are: package record decides,
+// this file reads for it.
+//
+//	files --Fill--> block --Next--> line --Stream--> record --Append--> open batch
+//
+// The file's place stays before the oldest record that was not appended, and the
+// next turn reads from there again: what is unfinished is held nowhere else. A
+// crash leaves nothing of it either, since cursors are taken at that place.
+
+// recordState is what an openFile has beside, if its source has a format.
+type recordState struct {
+	stream  *record.Stream
+	pending int       // bytes behind the place, as last seen
+	due     time.Time // when an unfinished record ends though nothing follows; zero: none is unfinished
+	paused  time.Time // a rate limit holds records back until then
+	begun   bool      // it does not wait for the file before it
+}
+
+// reasonCounts are record.Counts that anyone may read.
+type reasonCounts [len(record.Counts{})]atomic.Uint64
+
+// scratch is what the streams of a reader share.
+type scratch struct {
+	record  record.Scratch
+	headers []kafka.RecordHeader
+	taken   uint64 // records
+}
+
+// waits says that the file has something unfinished or held back, for which it
+// must be looked at again although nothing follows.
+func (of *openFile) waits() bool { return !of.due.IsZero() || !of.paused.IsZero() }
+
+// mustWait says that a file is not begun yet: the one before it at its path ends
+// with a record that may go on there. What only looks like a rotation, two files
+// that are both written to, must not wait for ever.
+func (r *reader) mustWait(of *openFile, now time.Time) bool {
+	if of.stream == nil || of.begun {
+		return false
+	}
+	of.begun = of.line.waits != r.round || now.Sub(of.grewAt) > r.source(of).format.Timeout()+2*pollInterval
+	of.more = of.more && of.begun
+	return !of.begun
+}
+
+// turnRecords is turn for a file with a stream.
+func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
+	of.more = false
+	if now.Before(of.paused) {
+		return false
+	}
+	if !of.paused.IsZero() || !of.due.IsZero() && !now.Before(of.due) || of.f.RestDue(now) {
+		of.f.Reread()
+	}
+	of.stream.SetPath(of.f.Path())
+	for left := turnBytesMax; ; {
+		n, st, err := of.f.Fill(r.block, now)
+		if err != nil {
+			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+			return false
+		}
+		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
+		if st.NeedBytes > len(r.block) {
+			r.block = make([]byte, st.NeedBytes)
+			continue
+		}
+		if st.Truncated {
+			of.stream.Forget()
+			of.pending = 0
+		}
+		if n == 0 {
+			of.more = !st.EOF // in the middle of a hole
+			return false
+		}
+		if n > of.pending {
+			of.grewAt = now
+			r.stats.bytes.Add(uint64(n - of.pending))
+		}
+		grow := false
+		if blocked, grow = r.lookAt(of, st, now); grow {
+			r.block = make([]byte, min(2*len(r.block), windowBytes(r.source(of))))
+			continue
+		}
+		of.more = blocked
+		if of.f.Cursor() != of.cursor {
+			r.touch(of, now)
+			r.sealCrowd(of.feed)
+		}
+		if left -= n - of.pending; blocked || st.EOF || !of.paused.IsZero() {
+			return blocked
+		}
+		if left <= 0 {
+			of.more = true
+			return false
+		}
+	}
+}
+
+// windowBytes is how large a block may grow to finish a record in it.
+func windowBytes(s *Source) int { return s.format.WindowBytesMax() + tail.FillBytesMin }
+
+// lookAt makes records of what is filled, and takes them. grow: one is unfinished
+// and a larger block may hold all of it.
+func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, grow bool) {
+	s, at := of.stream, of.f.Cursor()
+	block, from := of.f.Keep()
+	s.Begin(&r.scratch.record, block, from, record.Place{Offset: at.Offset, Part: at.Part, Note: at.Note})
+	stopped := false // by the budget or a rate limit
+	for !stopped {
+		line, ok := of.f.Next()
+		if !ok {
+			break
+		}
+		s.Line(recordLine(line))
+		stopped = !r.takeRecords(of, now)
+	}
+	if !stopped {
+		switch {
+		case st.EOF:
+			if line, ok := of.f.Rest(now); ok {
+				s.Line(recordLine(line))
+			}
+			s.End(now)
+		case s.Stuck():
+			if grow = len(r.block) < windowBytes(r.source(of)); !grow {
+				s.Force()
+			}
+		}
+		stopped = !r.takeRecords(of, now)
+	}
+	of.due, of.paused = s.Due(), s.Paused()
+	r.hold(of)
+	of.pending = of.f.Done()
+	r.publish(of.feed.block)
+	return stopped && of.paused.IsZero(), grow
+}
+
+func recordLine(l tail.Line) record.Line {
+	return record.Line{Bytes: l.Bytes, Offset: l.Offset, End: l.End, Part: l.Part, Cut: l.Cut}
+}
+
+// hold moves the file's place to the oldest record that was not taken.
+func (r *reader) hold(of *openFile) {
+	if p, held := of.stream.Place(); held {
+		of.f.Hold(p.Offset, p.Part, p.Note)
+	} else {
+		of.f.HoldHere(p.Note)
+	}
+}
+
+// takeRecords appends the records that are ready. False: the budget is empty, or
+// a rate limit holds them back.
+func (r *reader) takeRecords(of *openFile, now time.Time) bool {
+	s := of.stream
+	for {
+		rec, ok := s.Peek(now)
+		if !ok {
+			return s.Paused().IsZero()
+		}
+		headers := r.scratch.headers[:0]
+		for i := range rec.Headers {
+			headers = append(headers, kafka.RecordHeader{Key: rec.Headers[i].Name, Value: rec.Headers[i].Value})
+		}
+		r.scratch.headers = headers
+		ol := r.laneOf(of, rec.Key, rec.HasKey)
+		if ol == nil {
+			r.hold(of)
+			r.sealFull(of)
+			continue
+		}
+		if n := len(rec.Value) + kafka.HeadersBytesMax(headers); !ol.builder.Fits(len(rec.Key), n) {
+			r.hold(of)
+			if !r.room(of, ol, len(rec.Key)+n) {
+				return false
+			}
+			continue
+		}
+		ol.builder.AppendHeaders(rec.TimeMs, rec.Key, rec.Value, rec.HasKey, headers)
+		s.Take()
+		r.scratch.taken++
+	}
+}
+
+// publish makes what was counted visible.
+func (r *reader) publish(block int) {
+	for i, n := range r.scratch.record.Counts {
+		if n > 0 {
+			r.reasons[block][i].Add(n)
+		}
+	}
+	clear(r.scratch.record.Counts[:])
+	r.stats.lines.Add(r.scratch.taken)
+	r.scratch.taken = 0
+}
+
+// recordCounts are the records of each source block that were dropped or
+// changed, by reason; blocks without any are left out.
+func (a *Agent) recordCounts() map[string]map[string]uint64 {
+	out := map[string]map[string]uint64{}
+	for _, r := range a.readers {
+		for block := range r.reasons {
+			for reason := range r.reasons[block] {
+				n := r.reasons[block][reason].Load()
+				if n == 0 {
+					continue
+				}
+				name := a.cfg.Sources[block].Name
+				if out[name] == nil {
+					out[name] = map[string]uint64{}
+				}
+				out[name][record.Reason(reason).String()] += n
+			}
+		}
+	}
+	return out
+}
+
+// compile makes the source ready to be read.
+func (s *Source) compile() error {
+	c := s.Record
+	c.Source, c.RecordBytesMax, c.Oversize, c.Topic = s.Name, s.LineBytesMax, record.Oversize(oversize(s.Oversize)), s.Topic
+	f, err := record.Compile(c)
+	if err != nil {
+		return fmt.Errorf("source %s: %w", s.Name, err)
+	}
+	s.format, s.topics = nil, nil
+	if !f.Plain() {
+		s.format = f
+	}
+	if f.TopicIsTemplate() {
+		s.topics = f
+	}
+	return nil
+}
+
+// topic is where the lines of a file go.
+func (s *Source) topic(path string) string {
+	if s.topics == nil {
+		return s.Topic
+	}
+	return s.topics.Topic(path)
+}
+
+// recordBytesMax is the most bytes of a record: key, value and headers.
+func (s *Source) recordBytesMax() int {
+	if s.format == nil {
+		return s.LineBytesMax
+	}
+	return s.format.RecordBytesMax()
+}

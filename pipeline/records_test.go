@@ -1,0 +1,271 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"shipper/pipeline/record"
+	"shipper/sink/kafka"
+	"shipper/spool"
+	"shipper/tail"
+)
+
+// shaped is a reader of one block of files whose lines become records, and what it has handed over, as it would be durable.
+type shaped struct {
+	*bench
+	tb     testing.TB
+	dir    string
+	source Source
+
+	mu      sync.Mutex // guards the rest
+	values  []string
+	cursors map[uint64]*spool.SourceState
+}
+
+func newShaped(tb testing.TB, c record.Config) *shaped {
+	return &shaped{tb: tb, dir: tb.TempDir(), cursors: map[uint64]*spool.SourceState{},
+		source: Source{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, Oversize: "split", IdleFlush: 5 * time.Second, Lanes: 1, Record: c}}
+}
+
+// collect takes a group as the committer would.
+func (x *shaped) collect(g *group) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, b := range g.batches {
+		h, err := kafka.ParseHeader(b.sealed.Header[:])
+		if err != nil {
+			x.tb.Error(err)
+			return
+		}
+		rest := b.sealed.Records
+		for range h.Count {
+			var r kafka.Record
+			if r, rest, err = kafka.NextRecord(rest, h.FirstTime); err != nil {
+				x.tb.Error(err)
+				return
+			}
+			x.values = append(x.values, string(r.Value))
+		}
+	}
+	for i := range g.commit.Sources {
+		s := &g.commit.Sources[i]
+		if x.cursors[s.ID] == nil {
+			x.cursors[s.ID] = &spool.SourceState{}
+		}
+		x.cursors[s.ID].Source = *s
+	}
+	for i := range g.commit.Cursors {
+		c := &g.commit.Cursors[i]
+		x.cursors[c.Source].Cursor = *c
+	}
+}
+
+// life runs an agent's reader from what was handed over until stop says so. What it had read and not handed over is gone with it. now is the reader's clock.
+func (x *shaped) life(budgetBytes int64, block int, step func(r *reader) (now time.Time, more bool)) {
+	x.bench = newBench(x.tb, "none", budgetBytes)
+	x.taken = x.collect
+	if err := x.source.compile(); err != nil {
+		x.tb.Fatal(err)
+	}
+	x.source.codec = x.r.cfg.Sources[0].codec
+	x.r.cfg.Sources[0] = x.source
+	x.groupMax(16 << 20)
+	x.d.slots = slotsOf(x.r.cfg.Sources)
+	x.r.reasons, x.r.block = make([]reasonCounts, 1), make([]byte, block)
+	o := tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{x.dir + "/*.log*"}, LineBytesMax: x.source.LineBytesMax, IdleFlush: x.source.IdleFlush}}, NoInotify: true, ScanInterval: 5 * time.Millisecond}
+	for _, s := range x.cursors {
+		o.Known = append(o.Known, knownSource(s))
+		x.d.recoverSource(s)
+	}
+	w, err := tail.NewWatcher(o)
+	if err != nil {
+		x.tb.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx, x.d) }()
+	for {
+		now, more := step(x.r)
+		if !more {
+			break
+		}
+		x.r.takeMail(now)
+		x.r.turns(ctx, now)
+		runtime.Gosched()
+	}
+	for _, of := range x.r.files {
+		of.f.Release()
+	}
+	stop()
+	if err := <-done; err != nil {
+		x.tb.Fatal(err)
+	}
+	x.drain()
+}
+
+func (x *shaped) got() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return slices.Clone(x.values)
+}
+
+// Lives end anywhere: with records appended and not handed over, with records handed over in the middle of others. Each message comes once, whole and in order.
+func TestRecordsAcrossLives(t *testing.T) {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for round := range 6 {
+		x := newShaped(t, record.Config{Container: record.Auto, Timeout: time.Second})
+		var want []string
+		var b strings.Builder
+		open := map[string]int{}
+		for i := range 3000 {
+			stream := []string{"stdout", "stderr"}[rng.IntN(2)]
+			text, tag := fmt.Sprintf("%d-%s ", i, strings.Repeat("x", rng.IntN(300))), "P"
+			at, is := open[stream]
+			if !is {
+				at, want = len(want), append(want, "")
+				open[stream] = at
+			}
+			want[at] += text
+			if rng.IntN(3) == 0 {
+				tag = "F"
+				delete(open, stream)
+			}
+			fmt.Fprintf(&b, "2026-11-29T23:28:47.%09dZ %s %s %s\n", i, stream, tag, text)
+		}
+		if err := os.WriteFile(filepath.Join(x.dir, "0.log"), []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now()
+		deadline := time.Now().Add(20 * time.Second)
+		for lives := 0; len(x.got()) < len(want); lives++ {
+			if time.Now().After(deadline) {
+				t.Fatalf("round %d: %d of %d records in %d lives", round, len(x.got()), len(want), lives)
+			}
+			steps := rng.IntN(400)
+			x.life(2<<20, 5000+rng.IntN(60_000), func(r *reader) (time.Time, bool) {
+				if rng.IntN(3) == 0 {
+					now = now.Add(300 * time.Millisecond)
+				}
+				if rng.IntN(4) == 0 {
+					r.seal(r.open)
+				}
+				steps--
+				return now, steps > 0
+			})
+		}
+		if got := x.got(); !slices.Equal(got, want) {
+			for i := range got {
+				if i >= len(want) || got[i] != want[i] {
+					t.Fatalf("round %d, record %d of %d: got %.200q, want %.200q", round, i, len(want), got[i], want[min(i, len(want)-1)])
+				}
+			}
+		}
+	}
+}
+
+// A rotated file ends in the middle of an event: its part comes after the timeout, and before the file that took its place.
+func TestC066RotationInsideAnEvent(t *testing.T) {
+	x := newShaped(t, record.Config{Multiline: record.Multiline{Start: "^start"}, Timeout: 2 * time.Second})
+	path := filepath.Join(x.dir, "a.log")
+	write := func(path, text string) {
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err == nil {
+			_, err = f.WriteString(text)
+			f.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(path, "start 1\n a\nstart 2\n b\n")
+	now, phase, deadline := time.Now(), 0, time.Now().Add(20*time.Second)
+	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+		if time.Now().After(deadline) {
+			t.Fatalf("phase %d: %q", phase, x.got())
+		}
+		r.seal(r.open)
+		got := x.got()
+		switch {
+		case phase == 0 && len(got) == 1:
+			if err := os.Rename(path, path+".1"); err != nil {
+				t.Fatal(err)
+			}
+			write(path, " c\nstart 3\n d\nstart 4\n")
+			phase++
+		case phase == 1 && len(r.files) == 2:
+			phase++
+		case phase == 2 && len(got) < 5:
+			now = now.Add(100 * time.Millisecond)
+		}
+		return now, len(got) < 5
+	})
+	if got, want := x.got(), []string{"start 1\n a", "start 2\n b", " c", "start 3\n d", "start 4"}; !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
+// A rate limit pauses the file and not the reader.
+func TestRateLimitPauses(t *testing.T) {
+	x := newShaped(t, record.Config{Filter: record.Filter{LinesPerSecond: 100}})
+	if err := os.WriteFile(filepath.Join(x.dir, "a.log"), []byte(strings.Repeat("line\n", 1000)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	start, now := time.Now(), time.Now()
+	deadline := time.Now().Add(20 * time.Second)
+	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+		if len(r.files) == 1 {
+			now = now.Add(10 * time.Millisecond)
+		}
+		r.seal(r.open)
+		return now, len(x.got()) < 1000 && time.Now().Before(deadline)
+	})
+	if took := now.Sub(start); len(x.got()) != 1000 || took < 8*time.Second || took > 12*time.Second {
+		t.Fatalf("%d lines in %v", len(x.got()), took)
+	}
+}
+
+// Read, split, parse, join, batch: nothing is allocated for a record.
+func TestNoAllocationPerShapedRecord(t *testing.T) {
+	const lines = 200_000
+	path := filepath.Join(t.TempDir(), "0.log")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range lines {
+		fmt.Fprintf(f, "2026-11-29T23:28:47.%09dZ stdout %s GET /item/%d?page=%d HTTP/1.1 200\n", i, "PF"[i%4/3:][:1], i*31%9973, i%17)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x := newBench(t, "none", 64<<20)
+	s := &x.r.cfg.Sources[0]
+	s.Record = record.Config{Container: record.CRI, Headers: []string{"offset", "stream"}, Key: "path"}
+	if err := s.compile(); err != nil {
+		t.Fatal(err)
+	}
+	x.groupMax(16 << 20)
+	x.r.reasons = make([]reasonCounts, 1)
+	x.readAll(t, path)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	x.readAll(t, path)
+	runtime.ReadMemStats(&after)
+	if per := float64(after.Mallocs-before.Mallocs) / lines; per > 0.02 {
+		t.Fatalf("%.4f allocations a line", per)
+	}
+	if got := x.r.stats.lines.Load(); got != 2*lines/4 {
+		t.Fatalf("%d records", got)
+	}
+}
