@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// TestInotifyLimits runs in a user namespace whose limits are too low: everything is read by polling, one
+// TestC013InotifyLimits runs in a user namespace whose limits are too low: everything is read by polling, one
 // warning names the limit.
-func TestInotifyLimits(t *testing.T) {
+func TestC013InotifyLimits(t *testing.T) {
 	if limit := os.Getenv("TAIL_TEST_LIMIT"); limit != "" {
 		underLimit(t, limit)
 		return
@@ -26,7 +26,7 @@ func TestInotifyLimits(t *testing.T) {
 		"max_inotify_instances=0": "fs.inotify.max_user_instances",
 	} {
 		t.Run(limit, func(t *testing.T) {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestInotifyLimits$", "-test.v")
+			cmd := exec.Command(os.Args[0], "-test.run=^TestC013InotifyLimits$", "-test.v")
 			cmd.Env = append(os.Environ(), "TAIL_TEST_LIMIT="+limit)
 			cmd.SysProcAttr = &syscall.SysProcAttr{
 				Cloneflags:  syscall.CLONE_NEWUSER,

@@ -38,6 +38,7 @@ type machine struct {
 
 	onTruncated func(*File)
 	hold        bool // read but do not release
+	bootedAt    time.Time
 }
 
 func newMachine(t *testing.T, inotify bool) *machine {
@@ -107,6 +108,9 @@ func (m *machine) start() {
 		m.t.Fatal(err)
 	}
 	w.now = func() time.Time { return time.Now().Add(m.ahead) }
+	if !m.bootedAt.IsZero() {
+		w.bootedAt = m.bootedAt
+	}
 	m.w = w
 	w.handler = m
 	w.notify.start()

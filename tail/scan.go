@@ -271,6 +271,12 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 			return f, true
 		}
 	}
+	for _, f := range list {
+		if at, cut := w.cutByCrash(fd, f, c.st); cut && f.Path() == c.path {
+			w.goOnAtEnd(f, c, at)
+			return f, true
+		}
+	}
 	f = list[0]
 	if f.src.key.block != c.key.block || f.fp.Dev != c.key.dev || f.Path() != c.path {
 		return nil, true

@@ -18,6 +18,7 @@ package tail
 //	gone                    prints the sources that were told to be forgotten since the last time
 //	sleep DURATION          moves the clock
 //	restart [KEY=VALUE]     a new watcher with the cursors that were read so far
+//	reboot                  a restart, with the machine started after all that was done before
 //	stats                   prints counters that are not 0
 //
 // What one poll prints is sorted: the order between files is not promised.
@@ -202,6 +203,11 @@ func (m *machine) step(words []string) error {
 			m.opts.Blocks = nil
 			return m.block(args)
 		}
+	case "reboot":
+		m.stop()
+		time.Sleep(20 * time.Millisecond) // files' clock may be a tick behind
+		m.bootedAt = time.Now()
+		time.Sleep(20 * time.Millisecond)
 	case "stats":
 		m.stats()
 	case "gone":

@@ -83,6 +83,15 @@ func seekData(fd int, from, size int64) int64 {
 	return from
 }
 
+// uptime is how long the machine has run; 0: unknown.
+func uptime() time.Duration {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &t) != nil {
+		return 0
+	}
+	return time.Duration(t.Nano())
+}
+
 // cpuTime is what the calling thread has used of a processor. Run is locked to its thread, so the difference of two
 // is the cost of what is between them, however busy the machine.
 func cpuTime() time.Duration {

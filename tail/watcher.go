@@ -79,6 +79,8 @@ type Watcher struct {
 
 	asked chan question
 
+	bootedAt time.Time // the machine
+
 	wary  bool     // symlinks must be trusted
 	roots []string // where they may lead whoever made them
 
@@ -109,7 +111,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, refused: refused{paths: map[string]bool{}}, open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
-		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), wary: readsEverything(), roots: o.SymlinkRoots,
+		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots,
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
 	w.walker.skipDir = func(s *fileStat) bool { return w.excluded[key{0, s.dev, s.ino}] }
