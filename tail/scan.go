@@ -246,7 +246,7 @@ func (w *Watcher) enter(f *File, c found) {
 func (w *Watcher) adopt(c found) (f *File, ok bool) {
 	list := w.strayFor(c)
 	if len(list) == 0 {
-		return nil, true
+		return w.adoptCopy(c)
 	}
 	fd, err := w.openRead(c.path)
 	if err != nil {

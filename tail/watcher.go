@@ -45,7 +45,8 @@ type Watcher struct {
 	now     func() time.Time
 
 	sources    map[key]*File
-	strays     map[uint64][]*File // by inode: known from the spool, their file not found yet
+	strays     map[uint64][]*File    // by inode: known from the spool, their file not found yet
+	strayPaths map[blockPath][]*File // the same at the start, by the path they had
 	candidates []candidate
 	byPath     map[string]*File // for hints; an entry may be out of date
 	waiting    []*File          // unread, in the order they are handed out
@@ -109,7 +110,7 @@ type counters struct {
 func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
-		sources: map[key]*File{}, strays: map[uint64][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
+		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, refused: refused{paths: map[string]bool{}}, open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots,
 	}
@@ -143,6 +144,8 @@ func newWatcher(o Options) (*Watcher, error) {
 		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
 		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
+		at := blockPath{f.src.key.block, k.Path}
+		w.strayPaths[at] = append(w.strayPaths[at], f)
 	}
 	w.gauges(true)
 	return w, nil

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -54,4 +55,40 @@ func bootedAt(now time.Time) time.Time {
 		return now.Add(-up - bootSlack)
 	}
 	return time.Unix(0, 0)
+}
+
+// copyBytesMin of a file must be as they were read before it is taken for one that has another inode now.
+const copyBytesMin = prefixBytesMax + anchorBytesMax
+
+// adoptCopy looks for the source that was at the path of c, if its inode is gone and c has all that it had: a file restored from
+// a backup, moved to another file system or copied up by an overlay while nobody watched.
+func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
+	if c.st.size < copyBytesMin {
+		return nil, true
+	}
+	for _, f := range w.strayPaths[blockPath{c.block, c.path}] {
+		if f.src.key.block != c.block || f.cur.Offset < copyBytesMin || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
+			slices.ContainsFunc(w.siblingsIn(parent(realPath(c.path))), func(sib sibling) bool { return sib.st.ino == f.fp.Ino && bornTogether(sib.st.born, f.fp.Born) }) {
+			continue
+		}
+		fd, err := w.openRead(c.path)
+		if err != nil {
+			w.openFailed(c.path, err)
+			return nil, false
+		}
+		var r reading
+		same, err := r.resume(fd, f.fp, f.cur)
+		closeFD(fd)
+		if err != nil {
+			w.cannot(c.path, err)
+			return nil, false
+		}
+		if same {
+			w.log.Info("file has another inode than before and the same content: reading goes on in it", "path", c.path, "source", f.ID(), "offset", f.cur.Offset)
+			w.unstray(f)
+			w.enter(f, c)
+			return f, true
+		}
+	}
+	return nil, true
 }
