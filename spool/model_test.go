@@ -434,6 +434,9 @@ func (w *world) deadLetter(id uint32) error {
 	if len(live) == 0 {
 		return nil
 	}
+	for i := live[0].from; i < live[0].to; i++ { // its bytes are kept elsewhere first
+		w.count([]string{l.records[i]})
+	}
 	w.broker.producer++
 	g := Gap{Lane: id, From: live[0].from, To: live[0].to, Records: live[0].to - live[0].from, Reason: GapRefused, DeadLetter: "x"}
 	n := Identity{Lane: id, From: g.To, Topic: "t", Partition: -1, ProducerID: w.broker.producer, Floor: -1, Reason: IdentityGap}

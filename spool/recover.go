@@ -25,8 +25,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"shipper/internal/vfs"
 )
 
 // recovery is the work of one Open.
@@ -37,6 +35,7 @@ type recovery struct {
 	top     uint32          // highest number of any segment or temporary file
 	durable position        // D
 	held    map[uint32]*heldLane
+	twins   []*segment    // other files with the number of one that was found
 	recent  []recentBatch // of the segments from the base on, in order
 	damage  []Damage
 	short   uint64 // records that the newest commit counts and nothing else shows
@@ -118,73 +117,6 @@ func (r *recovery) closeFiles() {
 			r.logger.Warn("spool: close a segment that was only read", "segment", f.number, "error", err)
 		}
 	}
-}
-
-// readNames opens the segments and deletes what was being made.
-func (r *recovery) readNames() error {
-	names, err := r.fs.ReadDir(r.dir)
-	if err != nil {
-		return fmt.Errorf("spool: list %s: %w", r.dir, err)
-	}
-	for _, name := range names {
-		n := parseFileName(name)
-		switch {
-		case r.look && n.kind != "segment":
-			continue
-		case n.kind == "segment":
-			err = r.openSegment(name, n)
-			r.top = max(r.top, n.number)
-		case n.kind == "temp":
-			err = r.fs.Remove(r.path(name))
-			r.top = max(r.top, n.number)
-		case n.kind == "free":
-			err = r.keepFree(name, n.number)
-		}
-		if err != nil {
-			return fmt.Errorf("spool: %s: %w", r.path(name), err)
-		}
-	}
-	slices.SortFunc(r.found, func(a, b *foundSegment) int { return int(int64(a.number) - int64(b.number)) })
-	return nil
-}
-
-func (r *recovery) openSegment(name string, n fileName) error {
-	if n.major != formatMajor {
-		return fmt.Errorf("%w (version %d, this program knows %d): start the version that wrote it, or a later one", ErrNewerFormat, n.major, formatMajor)
-	}
-	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
-	if err != nil {
-		return err
-	}
-	size, err := f.Size()
-	disk, derr := f.DiskBytes()
-	if err = errors.Join(err, derr); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size, before: -1}
-	found.diskBytes = min(size, disk) // thinned by an earlier life
-	r.found = append(r.found, found)
-	r.addBytes(found.diskBytes)
-	return nil
-}
-
-// keepFree takes over a file for recycling, unless a crash left it too short.
-func (r *recovery) keepFree(name string, number uint32) error {
-	r.freeNext = max(r.freeNext, number+1)
-	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
-	if err != nil {
-		return err
-	}
-	size, err := f.Size()
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if size < r.segmentBytes || len(r.free) >= freeKeepMax {
-		return r.fs.Remove(r.path(name))
-	}
-	r.free = append(r.free, freeFile{number, size})
-	r.addBytes(size)
-	return nil
 }
 
 // create starts an empty spool. Nothing is on disk before writeSegment.

@@ -282,3 +282,33 @@ func TestGapAcrossBatch(t *testing.T) {
 		t.Fatalf("%+v", lane)
 	}
 }
+
+// TestTwoSegmentsOfOneNumber: a name that a directory forgot, and whose number was
+// given again, is back. The log goes on with the file that holds more.
+func TestTwoSegmentsOfOneNumber(t *testing.T) {
+	mem := vfs.NewMem()
+	o := memOptions(mem)
+	l, _ := mustOpen(t, o)
+	mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, &Commit{Lanes: []Lane{{ID: 1}}})
+	mustSync(t, l)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, _ = mustOpen(t, o) // segment 2
+	twin, err := mem.OpenFile("/spool/"+segmentName(2, 77), vfs.Create)
+	if err == nil {
+		err = errors.Join(twin.Allocate(5000), twin.Close(), l.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		l, r := mustOpen(t, o)
+		if len(r.Lanes[0].Batches) != 1 || (len(r.Damage) > 0) != (i == 0) {
+			t.Fatalf("start %d: %+v", i, r)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

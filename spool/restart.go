@@ -305,6 +305,9 @@ func (r *recovery) tidy() error {
 		r.addBytes(-less)
 		s.fileSize, s.diskBytes = s.end, s.diskBytes-less
 	}
+	if err := r.giveUp(r.twins); err != nil {
+		return err
+	}
 	if err := r.sync(); err != nil { // not Sync: a start does not copy
 		return err
 	}
