@@ -116,6 +116,9 @@ func (a *Agent) Start() {
 	a.proc = proc
 }
 
+// Binary returns the path of the program.
+func (a *Agent) Binary() string { return a.o.Binary }
+
 // Running tells whether the process lives.
 func (a *Agent) Running() bool { return a.proc != nil && !a.proc.ended() }
 

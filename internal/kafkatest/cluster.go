@@ -300,48 +300,6 @@ func (c *Cluster) WipeAll(keepID bool) {
 	}
 }
 
-// shared is the cluster all tests of one process share.
-var shared struct {
-	once  sync.Once
-	state *state
-	err   error
-}
-
-// Shared returns the cluster that all tests of this process share: three plaintext
-// brokers, all behind Proxy and ReplicaProxy. It is started by the first caller; Run ends it. When a test
-// ends the cluster is brought back to health, so tests that use it must not run in
-// parallel with one another if they fault it, and each should use topics of its own.
-func Shared(tb testing.TB) *Cluster {
-	tb.Helper()
-	shared.once.Do(func() { shared.state, shared.err = startState(Options{Proxy: true, ReplicaProxy: true}) })
-	if shared.err != nil {
-		refuse(tb, shared.err)
-	}
-	c := &Cluster{tb: tb, state: shared.state}
-	tb.Cleanup(func() {
-		c.keepIfFailed(tb)
-		c.Restore()
-	})
-	return c
-}
-
-// Run runs a package's tests and ends what they shared. Use it as
-//
-//	func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
-//
-// A package that uses Shared without it leaves nothing running, as brokers die with
-// the process, but a directory that the next run removes.
-func Run(m *testing.M) int {
-	code := m.Run()
-	if shared.state != nil {
-		shared.state.close()
-	}
-	if agentBinary.dir != nil {
-		agentBinary.dir.close()
-	}
-	return code
-}
-
 // logFile is where broker i writes what it has to say.
 func (s *state) logFile(i int) string {
 	return filepath.Join(s.dir.path, fmt.Sprintf("broker-%d.log", i))

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -223,4 +224,25 @@ func TestReservePort(t *testing.T) {
 			t.Fatalf("a reserved port can be reserved again: %v", err)
 		}
 	}
+}
+
+// A directory that is being made is nobody's leftover.
+func TestRunDirsMadeSideBySide(t *testing.T) {
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			for range 50 {
+				d, err := newRunDir("side")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := os.Stat(filepath.Join(d.path, "lock")); err != nil {
+					t.Errorf("a directory in use was swept: %v", err)
+				}
+				d.close()
+			}
+		})
+	}
+	all.Wait()
 }

@@ -1,10 +1,12 @@
 package kafkatest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -43,6 +45,7 @@ type Proxy struct {
 type frameFault struct {
 	keys  []int16
 	late  bool          // withhold the request, not the answer
+	half  bool          // the answer ends in its middle, and nothing follows
 	after time.Duration // for how long
 	left  int           // requests still to be hit
 	open  int           // hit or to be hit, not done yet
@@ -154,6 +157,13 @@ func (p *Proxy) LateNextRequests(n int, after time.Duration, keys ...int16) <-ch
 	return p.addFault(&frameFault{left: n, keys: keys, late: true, after: after})
 }
 
+// HalfAnswers delivers the first half of the answers to the next n requests with one of
+// the keys (Produce if none is given) and then nothing: the connection stays open and
+// silent until Heal resets it. Needs a plaintext listener.
+func (p *Proxy) HalfAnswers(n int, keys ...int16) <-chan struct{} {
+	return p.addFault(&frameFault{left: n, keys: keys, half: true})
+}
+
 // Requests returns how many requests with that key clients have sent so far, delivered
 // or not. Zero on a TLS listener.
 func (p *Proxy) Requests(key int16) int {
@@ -250,9 +260,18 @@ func (f *frameFault) doneLocked(n int) {
 	}
 }
 
+// portFreeMax bounds the wait for a port of ours that is in use: a child that is being
+// started has copies of all our descriptors until it executes its program, so a listener
+// that we closed may listen for that long.
+const portFreeMax = 5 * time.Second
+
 // listenLocked opens the port and starts accepting.
 func (p *Proxy) listenLocked() error {
 	l, err := net.Listen("tcp", p.port.addr())
+	for end := time.Now().Add(portFreeMax); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+		l, err = net.Listen("tcp", p.port.addr())
+	}
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -310,4 +311,53 @@ func TestProxyCloseLeavesNothing(t *testing.T) {
 	}
 	// The echo server's goroutines end when they see their connections closed.
 	goleak.VerifyNone(t, before)
+}
+
+func TestProxyHalfAnswers(t *testing.T) {
+	p := NewProxy(t, echo(t))
+	request := string([]byte{0, 0, 0, 12}) + strings.Repeat("\x00", 12) // a produce request with correlation id 0; echoed, its answer
+	half := p.HalfAnswers(1)
+	old := dial(t, p)
+	io.WriteString(old, request)
+	within(t, "half an answer", half)
+	buf := make([]byte, len(request))
+	old.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	if n, err := io.ReadFull(old, buf); n != len(request)/2 || !isTimeout(err) {
+		t.Errorf("%d bytes and %v, want %d and then silence", n, err, len(request)/2)
+	}
+	fresh := dial(t, p)
+	io.WriteString(fresh, aFrame)
+	if err := answer(fresh, 5*time.Second); err != nil {
+		t.Errorf("another connection: %v", err)
+	}
+	p.Heal()
+	if err := answer(old, 5*time.Second); err == nil || isTimeout(err) {
+		t.Errorf("the silent connection after Heal: %v, want a reset", err)
+	}
+}
+
+// A proxy opens again although processes are started meanwhile, which for a moment hold copies of its listener.
+func TestProxyReopensWhileProcessesStart(t *testing.T) {
+	p := NewProxy(t, "127.0.0.1:1")
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := exec.Command("/bin/true").Run(); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for range 300 {
+		p.Cut()
+		p.Heal() // panics if the port is taken
+	}
+	close(stop)
+	<-done
 }

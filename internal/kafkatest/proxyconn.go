@@ -37,6 +37,7 @@ type proxyConn struct {
 	done     chan struct{} // closed by end
 	endOnce  sync.Once
 	holed    atomic.Bool // bytes were swallowed
+	silent   atomic.Bool // the broker's side ended in the middle of an answer
 	detached atomic.Bool // the client was reset while a late request waits for its time
 
 	hitMu sync.Mutex
@@ -196,7 +197,14 @@ func (c *proxyConn) onAnswer(f *frame) bool {
 	delete(c.hit, corr)
 	c.hitMu.Unlock()
 	if fault == nil {
-		return !c.detached.Load()
+		return !c.detached.Load() && !c.silent.Load()
+	}
+	if fault.half {
+		f.data = f.data[:len(f.data)/2]
+		c.silent.Store(true)
+		c.holed.Store(true)
+		c.p.finish(fault)
+		return true
 	}
 	c.end(true)
 	c.p.finish(fault)

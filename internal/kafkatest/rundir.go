@@ -47,33 +47,38 @@ func newRunDir(kind string) (*runDir, error) {
 		return nil, fmt.Errorf("kafkatest: %w", err)
 	}
 	sweep(root)
-	path, err := os.MkdirTemp(root, "run-"+kind+"-")
+	// It gets its name once it is locked: another sweep would take it for a killed run's.
+	made, err := os.MkdirTemp(root, "new-"+kind+"-")
 	if err != nil {
 		return nil, fmt.Errorf("kafkatest: %w", err)
 	}
-	lock, err := tryLock(filepath.Join(path, "lock"))
+	lock, err := tryLock(filepath.Join(made, "lock"))
 	if err != nil {
+		return nil, fmt.Errorf("kafkatest: %w", err)
+	}
+	path := filepath.Join(root, "run-"+strings.TrimPrefix(filepath.Base(made), "new-"))
+	if err := os.Rename(made, path); err != nil {
+		lock.Close()
 		return nil, fmt.Errorf("kafkatest: %w", err)
 	}
 	return &runDir{path: path, lock: lock}, nil
 }
 
-// sweep removes what killed runs left. A directory without a lock file is being made
-// right now by another process; it is left alone for an hour. Errors are left to the
-// next sweep.
+// sweep removes what killed runs left. A directory that is being made right now is left
+// alone for an hour. Errors are left to the next sweep.
 func sweep(root string) {
+	half, _ := filepath.Glob(filepath.Join(root, "new-*"))
+	for _, d := range half {
+		if fi, err := os.Stat(d); err == nil && time.Since(fi.ModTime()) > time.Hour {
+			_ = os.RemoveAll(d)
+		}
+	}
 	dirs, _ := filepath.Glob(filepath.Join(root, "run-*"))
 	for _, d := range dirs {
 		if fi, err := os.Stat(filepath.Join(d, "keep")); err == nil && time.Since(fi.ModTime()) < keptMax {
 			continue
 		}
-		lockFile := filepath.Join(d, "lock")
-		if _, err := os.Stat(lockFile); err != nil {
-			if fi, err := os.Stat(d); err != nil || time.Since(fi.ModTime()) < time.Hour {
-				continue
-			}
-		}
-		lock, err := tryLock(lockFile)
+		lock, err := tryLock(filepath.Join(d, "lock"))
 		if err != nil {
 			continue
 		}
