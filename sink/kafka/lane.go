@@ -57,7 +57,7 @@ type Lane struct {
 	doubtSince   int64 // ms
 	tries        uint16
 	asked        bool   // rule 4 is satisfied for this doubt
-	counted      uint32 // records of the head reported as possibly doubled
+	counted      uint64 // records of the head reported as possibly doubled, once for each attempt
 	countedTries uint16 // tries when they were
 	refused      bool   // by sequence, in refusedEpoch
 	refusedEpoch int32
@@ -503,8 +503,12 @@ func (l *Lane) success(ev *Event, a *Actions) {
 			l.stamp = stampBroker
 		}
 	}
-	if l.counted > 0 && (l.duplicate(ev) || (counts && ev.Base == l.last.End)) {
-		a.report(ReportNotDoubled, uint64(l.counted), 0)
+	switch {
+	case l.counted == 0:
+	case counts && ev.Base == l.last.End: // nothing of ours lies before it
+		a.report(ReportNotDoubled, l.counted, 0)
+	case l.duplicate(ev): // the last attempt left nothing; those between it and the first may have
+		a.report(ReportNotDoubled, uint64(l.batch.Count), 0)
 	}
 	if l.back > 0 {
 		l.backHint = l.back

@@ -28,16 +28,16 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 	switch {
 	case ev.Found:
 		a.report(ReportFound, uint64(l.batch.Count), 0)
-		if l.counted > 0 {
-			a.report(ReportNotDoubled, uint64(l.counted), 0)
+		if l.counted > 0 && l.tries == l.countedTries { // it was not sent again since it was counted
+			a.report(ReportNotDoubled, uint64(l.batch.Count), 0)
 		}
 		l.ack(ev.Base, ev.Route.Epoch, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	default:
 		l.asked = true
-		if !ev.Absent && l.counted == 0 {
-			l.counted, l.countedTries = l.batch.Count, l.tries
-			a.report(ReportMaybeDoubled, uint64(l.counted), 0)
+		if !ev.Absent && (l.counted == 0 || l.tries != l.countedTries) { // every attempt may leave one more
+			l.counted, l.countedTries = l.counted+uint64(l.batch.Count), l.tries
+			a.report(ReportMaybeDoubled, uint64(l.batch.Count), 0)
 		}
 	}
 }

@@ -246,6 +246,7 @@ func (l *Lane) stopClock(young bool) {
 	if l.counted == 0 {
 		l.countedTries, since = 0, l.tries
 	}
+	l.counted = min(l.counted, 2*uint64(l.batch.Count)) // of one attempt, or of more
 	l.countedTries = min(l.countedTries, 2)
 	l.tries = l.countedTries + min(since, 2)
 	l.notBefore, l.fails, l.cause, l.slow = 0, 0, CauseNone, false
@@ -303,7 +304,9 @@ func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
 			from = int8(w.lane.head)
 		}
 	case ReportNotDoubled:
-		w.counted = 0
+		if a.Records >= before.counted { // else an attempt in between still may have left one
+			w.counted = 0
+		}
 		return
 	case ReportLost:
 		from, set = int8(ev.Lost), &w.lost
