@@ -189,6 +189,9 @@ func (s *Sink) grantIdentity(r *row) {
 		id, epoch, code, err := t.InitProducerID(ctx)
 		if err == nil && code != 0 {
 			err = fmt.Errorf("InitProducerId: %w", kerr.ErrorForCode(code))
+			if advice := Advice(code); advice != "" {
+				err = fmt.Errorf("%w: %s", err, advice)
+			}
 		}
 		if err != nil {
 			cause := CauseNoProducerID

@@ -65,6 +65,7 @@ type ClientConfig struct {
 type Client struct {
 	kgo        *kgo.Client
 	autoCreate bool
+	trouble    *trouble
 }
 
 // NewClient checks cfg and makes a client. It starts kgo's goroutines, but connects only when first used.
@@ -73,12 +74,13 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	cl, err := kgo.NewClient(append(opts, kgo.RequestRetries(questionTriesMax),
+	trouble := &trouble{cfg: &cfg}
+	cl, err := kgo.NewClient(append(opts, kgo.WithHooks(trouble), kgo.RequestRetries(questionTriesMax),
 		kgo.RetryBackoffFn(func(int) time.Duration { return questionBackoff }))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kafka client: %w", err)
 	}
-	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics}, nil
+	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics, trouble: trouble}, nil
 }
 
 // options are those of connections.
@@ -193,7 +195,7 @@ func (c *Client) Metadata(ctx context.Context, topics []string) (Metadata, error
 	}
 	resp, err := req.RequestWith(ctx, c.kgo)
 	if err != nil {
-		return Metadata{}, fmt.Errorf("ask for metadata: %w", err)
+		return Metadata{}, fmt.Errorf("ask for metadata: %w", c.trouble.explain(anyNode, err))
 	}
 	var m Metadata
 	if resp.ClusterID != nil {
@@ -225,7 +227,7 @@ func (c *Client) InitProducerID(ctx context.Context) (id int64, epoch, code int1
 	req.ProducerID, req.ProducerEpoch = -1, -1
 	resp, err := req.RequestWith(ctx, c.kgo)
 	if err != nil {
-		return -1, -1, 0, fmt.Errorf("ask for a producer id: %w", err)
+		return -1, -1, 0, fmt.Errorf("ask for a producer id: %w", c.trouble.explain(anyNode, err))
 	}
 	return resp.ProducerID, resp.ProducerEpoch, resp.ErrorCode, nil
 }
@@ -296,7 +298,7 @@ func ask[R kmsg.Response](ctx context.Context, c *Client, broker int32, req kmsg
 	var none R
 	resp, err := c.kgo.Broker(int(broker)).Request(ctx, req)
 	if err != nil {
-		return none, err
+		return none, c.trouble.explain(broker, err)
 	}
 	typed, ok := resp.(R)
 	if !ok {
