@@ -274,3 +274,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	return err
 }
+
+// Lanes lists the lanes as the sink sees them. It may be called from any goroutine; ctx bounds the wait for a Run that has
+// not begun or has ended.
+func (a *Agent) Lanes(ctx context.Context) ([]kafka.LaneView, error) { return a.sink.Lanes(ctx) }
+
+// AdoptCluster has a lane go on in the cluster that answers now; see kafka.Sink.Adopt.
+func (a *Agent) AdoptCluster(ctx context.Context, lane uint32) error { return a.sink.Adopt(ctx, lane) }

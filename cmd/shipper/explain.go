@@ -6,17 +6,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -220,36 +215,10 @@ Without a running agent the answer comes from the config and the spool, and says
 
 // askAgent asks the running agent; nil: none listens.
 func askAgent(ctx context.Context, cfg *Config, file string) (*explainReply, error) {
-	if cfg.Admin.Socket == "off" {
-		return nil, nil
-	}
-	client := http.Client{Timeout: explainWait, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "unix", cfg.Admin.Socket)
-	}}}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://shipper/explain?path="+url.QueryEscape(file), nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := client.Do(req)
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOTDIR) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("the agent behind %s does not answer: %w", cfg.Admin.Socket, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 16<<20))
-	if err != nil {
-		return nil, fmt.Errorf("the agent behind %s does not answer: %w", cfg.Admin.Socket, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the agent behind %s: %s: %s", cfg.Admin.Socket, resp.Status, body)
-	}
 	r := &explainReply{}
-	if err := json.Unmarshal(body, r); err != nil {
-		return nil, fmt.Errorf("the agent behind %s answers something else: %w", cfg.Admin.Socket, err)
+	running, err := callAgent(ctx, cfg.Admin.Socket, http.MethodGet, "/explain?path="+url.QueryEscape(file), r)
+	if err != nil || !running {
+		return nil, err
 	}
 	return r, nil
 }

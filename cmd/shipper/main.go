@@ -77,7 +77,7 @@ func (c *cli) rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w; see `%s --help`", err, cmd.CommandPath())
 	})
-	root.AddCommand(c.runCommand(), c.checkCommand(), c.explainCommand(), c.demoCommand(), c.demoWriterCommand(), c.spoolCommand(), c.versionCommand())
+	root.AddCommand(c.runCommand(), c.checkCommand(), c.explainCommand(), c.demoCommand(), c.demoWriterCommand(), c.spoolCommand(), c.fixCommand(), c.versionCommand())
 	return root
 }
 

@@ -118,6 +118,19 @@ var causeNames = [causeCount]string{"", "broker unreachable", "partition has no 
 
 func (c Cause) String() string { return causeNames[c] }
 
+// Advice says what a person can do about a cause that time alone does not end; empty: nothing.
+func (c Cause) Advice() string {
+	switch c {
+	case CauseOtherCluster:
+		return "check kafka.brokers; if this cluster is to get what waits, run `shipper fix lane`: it lists what waits and how to go on"
+	case CauseNoTopic:
+		return "create the topic"
+	case CauseDenied:
+		return adviceWrite
+	}
+	return ""
+}
+
 // EventKind names what happened.
 type EventKind uint8
 

@@ -129,7 +129,11 @@ func (s *Sink) speak(r *row) {
 		r.info.Waits.Store(uint32(cause))
 	}
 	if cause != CauseNone {
-		s.warn("lane waits: "+cause.String(), "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block)
+		args := []any{"topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot}
+		if advice := cause.Advice(); advice != "" {
+			args = append(args, "advice", advice)
+		}
+		s.warn("lane waits: "+cause.String(), args...)
 	} else {
 		s.log.Info("lane goes on", "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "waited_for", before.String())
 	}

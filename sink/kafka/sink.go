@@ -118,7 +118,7 @@ type Sink struct {
 	actions  Actions
 	done     chan *job
 	replies  chan reply
-	commands chan command
+	commands chan func()
 	gate     chan struct{} // questions under way
 	ctx      context.Context
 	nextAge  int64
@@ -170,7 +170,7 @@ const (
 // NewSink returns a sink with no lanes.
 func NewSink(cfg SinkConfig) *Sink {
 	s := &Sink{
-		cfg: cfg, log: cfg.Logger, commands: make(chan command),
+		cfg: cfg, log: cfg.Logger, commands: make(chan func()),
 		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
 		rows:  map[uint32]*row{}, topicOf: map[string]*laneTopic{},
 		senders: map[senderKey]*sender{},
@@ -209,8 +209,8 @@ func (s *Sink) Run(ctx context.Context, grace time.Duration) {
 			s.settle(j)
 		case p := <-s.replies:
 			s.takeReply(p)
-		case c := <-s.commands:
-			c.done <- s.adopt(c.lane)
+		case f := <-s.commands:
+			f()
 		case <-timer.C:
 			s.wake()
 		case <-stop:
