@@ -6,16 +6,23 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME    ?= 30s
 BENCH       ?= .
 
-.PHONY: test test-long lint kafka-note build bench fuzz demo clean
+.PHONY: test test-long test-long-reports test-long-faults lint kafka-note build bench fuzz demo clean
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
 	$(GO) test -race -count=1 -timeout 5m -parallel 6 ./...
 	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
-# The sequencer on real brokers that are killed, frozen, cut off and elected uncleanly: 15 to 20 minutes.
-test-long: kafka-note
-	$(GO) test -tags long -timeout 45m -count=1 -v -run 'Test(S[123]|Topic|Leader|Frozen|Unclean|Partitions|Write|RealKill9Long|Recut)' ./internal/e2e
+# The agent on real brokers that are killed, frozen, cut off, emptied and elected uncleanly, each test as a user that may read and as one that
+# may only write. Two halves, at most 40 minutes together; SHIPPER_KAFKA_VERSION=3.9.1 runs them on another Kafka.
+LONG = $(GO) test -tags long -count=1 -v
+test-long: test-long-reports test-long-faults
+
+test-long-reports: kafka-note
+	$(LONG) -timeout 15m -run 'Test(S[123]|Recut)' ./internal/e2e
+
+test-long-faults: kafka-note
+	$(LONG) -timeout 25m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' ./internal/e2e
 
 # gofmt, go vet, staticcheck. The rules of the house are tidy_test.go, part of the tests.
 lint:
@@ -23,6 +30,7 @@ lint:
 	$(GO) vet ./...
 	$(GO) vet -tags long ./internal/e2e
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags long ./internal/e2e
 
 # Tests against real Kafka start brokers from Apache's Maven artefacts; without Java or Maven they are skipped, which is said here
 # since `go test` does not. SHIPPER_REQUIRE_KAFKA=1 makes them fail instead.

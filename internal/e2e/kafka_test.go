@@ -35,7 +35,7 @@ func TestRealKill9(t *testing.T) {
 func TestRealKill9TwoBlocksOnePartition(t *testing.T) {
 	b, _ := real(t, 1)
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 5_000},
-		source{"even", "app-0[02].log"}, source{"odd", "app-0[13].log"})
+		source{name: "even", glob: "app-0[02].log"}, source{name: "odd", glob: "app-0[13].log"})
 	killLoop(t, w, 3, func(i int) {
 		if i == 1 {
 			w.cut()

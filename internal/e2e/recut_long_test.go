@@ -17,188 +17,181 @@ import (
 
 // Batches that their topic does not take, on real brokers.
 
-// realWith is a topic of this test's own with these settings.
-func realWith(t *testing.T, partitions int, settings map[string]string) (*brokers, *kafkatest.Cluster) {
-	t.Helper()
-	c := kafkatest.Shared(t)
-	b := &brokers{bootstrap: c.Bootstrap(), topic: strings.ReplaceAll(t.Name(), "/", "-")}
-	for i := range 3 {
-		b.proxies = append(b.proxies, c.Proxy(i))
-	}
-	settings["min.insync.replicas"] = "2"
-	c.CreateTopic(b.topic, partitions, 3, settings)
-	return b, c
-}
-
 func TestRecutRealBatchTooLarge(t *testing.T) {
 	for _, compression := range []string{"producer", "uncompressed"} { // with the second the broker looks at what it has made of the batch
 		t.Run(compression, func(t *testing.T) {
-			b, _ := realWith(t, 1, map[string]string{"max.message.bytes": "10000", "compression.type": compression})
-			w := newWorld(t, b, kafkatest.WriterOptions{LineBytes: 500})
-			w.writer.Write(5_000)
-			w.agent.Start()
-			w.check()
-			w.wantStat("maybe_doubled_records", 0)
-			w.wantStat("dead_letters", 0)
-			w.wantStat("out_of_order_answers", 0)
-			// The size is kept: nothing is refused any more.
-			before := w.stats()["retries"]
-			w.writer.Write(1_000)
-			w.check()
-			if after := w.stats()["retries"]; after > before+2 {
-				t.Errorf("%v refusals, then %v", before, after)
-			}
-			w.stop()
+			asBothWith(t, 1, map[string]string{"max.message.bytes": "10000", "compression.type": compression}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
+				w := newWorld(t, b.brokers, kafkatest.WriterOptions{LineBytes: 500})
+				w.writer.Write(5_000)
+				w.agent.Start()
+				w.check()
+				w.wantStat("maybe_doubled_records", 0)
+				w.wantStat("dead_letters", 0)
+				w.wantStat("out_of_order_answers", 0)
+				// The size is kept: nothing is refused any more.
+				before := w.stats()["retries"]
+				w.writer.Write(1_000)
+				w.check()
+				if after := w.stats()["retries"]; after > before+2 {
+					t.Errorf("%v refusals, then %v", before, after)
+				}
+				w.stop()
+			})
 		})
 	}
 }
 
 func TestRecutRealOneRecordTooLarge(t *testing.T) {
-	b, _ := realWith(t, 1, map[string]string{"max.message.bytes": "100000"})
-	w := newWorld(t, b, kafkatest.WriterOptions{})
-	written := w.mixed("mixed", 200, 200, 300_000, 100)
-	w.agent.Start()
-	w.arrived(written)
-	w.wantStat("dead_letters", 1)
-	w.wantStat("maybe_doubled_records", 0)
-	letters := w.deadLetters()
-	if len(letters) != 1 || letters[0].Index != 100 || string(letters[0].Value) != string(kafkatest.AppendLine(nil, "large", 100, 300_000)) {
-		t.Errorf("%d dead letters", len(letters))
-	}
-	w.stop()
-	// It is settled: a start does not send it again.
-	w.agent.Start()
-	w.writer.Write(10)
-	for tag, lines := range w.writer.Written() {
-		written[tag] = lines
-	}
-	w.arrived(written)
-	w.wantStat("dead_letters", 0)
-	w.stop()
+	asBothWith(t, 1, map[string]string{"max.message.bytes": "100000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
+		w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
+		written := w.mixed("mixed", 200, 200, 300_000, 100)
+		w.agent.Start()
+		w.arrived(written)
+		w.wantStat("dead_letters", 1)
+		w.wantStat("maybe_doubled_records", 0)
+		letters := w.deadLetters()
+		if len(letters) != 1 || letters[0].Index != 100 || string(letters[0].Value) != string(kafkatest.AppendLine(nil, "large", 100, 300_000)) {
+			t.Errorf("%d dead letters", len(letters))
+		}
+		w.stop()
+		// It is settled: a start does not send it again.
+		w.agent.Start()
+		w.writer.Write(10)
+		for tag, lines := range w.writer.Written() {
+			written[tag] = lines
+		}
+		w.arrived(written)
+		w.wantStat("dead_letters", 0)
+		w.stop()
+	})
 }
 
 // S1 as it should have been: a batch that is refused for good in the middle costs its own lane one epoch, and nobody else
 // anything.
 func TestRecutS1RefusedInTheMiddle(t *testing.T) {
-	b, _ := realWith(t, 1, map[string]string{"max.message.bytes": "100000"})
-	sources := []source{{"one", "app-00.log"}, {"other", "app-[0m][1i]*.log"}}
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2}, sources...)
-	w.agent.SetConfig(strings.Replace(w.config(filepath.Join(w.dir, "spool"), sources), "linger: 200ms", "linger: 200ms\n  lanes: 1", 1))
-	w.agent.Start()
-	written := map[string][]string{}
-	for range 3 {
-		w.writer.Write(200)
-		kafkatest.AwaitRecords(t, w.bootstrap, w.topic, w.writer.Lines(), w.read)
-	}
-	for tag, lines := range w.mixed("mixed", 1_000, 500, 0) {
-		written[tag] = lines
-	}
-	kafkatest.AwaitRecords(t, w.bootstrap, w.topic, w.writer.Lines()+1_000, kafkatest.ReadOptions{Within: deliverMax})
-	for range 3 {
-		w.writer.Write(200)
-		kafkatest.AwaitRecords(t, w.bootstrap, w.topic, w.writer.Lines()+1_000, w.read)
-	}
-	for tag, lines := range w.writer.Written() {
-		written[tag] = lines
-	}
-	headers := w.arrived(written)
-	type place struct {
-		id    int64
-		epoch int16
-	}
-	next := map[place]int32{}
-	highest := map[int64]int16{}
-	for _, h := range headers {
-		p := place{h.ProducerID, h.Epoch}
-		if h.BaseSequence != next[p] {
-			t.Errorf("%+v: sequence %d, want %d", p, h.BaseSequence, next[p])
+	asBothWith(t, 1, map[string]string{"max.message.bytes": "100000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
+		sources := []source{{name: "one", glob: "app-00.log"}, {name: "other", glob: "app-[0m][1i]*.log"}}
+		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 2}, sources...)
+		w.agent.SetConfig(strings.Replace(w.config(filepath.Join(w.dir, "spool"), sources), "linger: 200ms", "linger: 200ms\n  lanes: 1", 1))
+		w.agent.Start()
+		written := map[string][]string{}
+		for range 3 {
+			w.writer.Write(200)
+			kafkatest.AwaitRecords(t, w.checker(), w.topic, w.writer.Lines(), w.read)
 		}
-		if h.Epoch < highest[h.ProducerID] {
-			t.Errorf("%+v: epoch %d was used before", p, highest[h.ProducerID])
+		for tag, lines := range w.mixed("mixed", 1_000, 500, 0) {
+			written[tag] = lines
 		}
-		next[p] = h.BaseSequence + h.Count
-		highest[h.ProducerID] = h.Epoch
-	}
-	if len(highest) != 2 {
-		t.Fatalf("%d producer ids for two lanes", len(highest))
-	}
-	untouched, bumped := 0, 0
-	for _, epoch := range highest {
-		switch epoch {
-		case 0:
-			untouched++
-		case 1:
-			bumped++
+		kafkatest.AwaitRecords(t, w.checker(), w.topic, w.writer.Lines()+1_000, kafkatest.ReadOptions{Within: deliverMax})
+		for range 3 {
+			w.writer.Write(200)
+			kafkatest.AwaitRecords(t, w.checker(), w.topic, w.writer.Lines()+1_000, w.read)
 		}
-	}
-	if untouched != 1 || bumped != 1 {
-		t.Errorf("epochs %v: want one lane at 0 and one at 1", highest)
-	}
-	w.wantStat("maybe_doubled_records", 0)
-	w.stop()
+		for tag, lines := range w.writer.Written() {
+			written[tag] = lines
+		}
+		headers := w.arrived(written)
+		type place struct {
+			id    int64
+			epoch int16
+		}
+		next := map[place]int32{}
+		highest := map[int64]int16{}
+		for _, h := range headers {
+			p := place{h.ProducerID, h.Epoch}
+			if h.BaseSequence != next[p] {
+				t.Errorf("%+v: sequence %d, want %d", p, h.BaseSequence, next[p])
+			}
+			if h.Epoch < highest[h.ProducerID] {
+				t.Errorf("%+v: epoch %d was used before", p, highest[h.ProducerID])
+			}
+			next[p] = h.BaseSequence + h.Count
+			highest[h.ProducerID] = h.Epoch
+		}
+		if len(highest) != 2 {
+			t.Fatalf("%d producer ids for two lanes", len(highest))
+		}
+		untouched, bumped := 0, 0
+		for _, epoch := range highest {
+			switch epoch {
+			case 0:
+				untouched++
+			case 1:
+				bumped++
+			}
+		}
+		if untouched != 1 || bumped != 1 {
+			t.Errorf("epochs %v: want one lane at 0 and one at 1", highest)
+		}
+		w.wantStat("maybe_doubled_records", 0)
+		w.stop()
+	})
 }
 
 func TestRecutRealKill9(t *testing.T) {
-	b, c := realWith(t, 2, map[string]string{"max.message.bytes": "10000"})
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 3, LineBytes: 300, Rate: 1_000})
-	killLoop(t, w, 6, func(i int) {
-		switch i % 3 {
-		case 0:
-			w.heal()
-			c.MoveLeader(b.topic, 0, int32(i%3))
-		case 1:
-			w.cut()
-		case 2:
-			w.heal()
-			w.proxies[i%3].DropNextAnswers(2)
-		}
+	asBothWith(t, 2, map[string]string{"max.message.bytes": "10000"}, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
+		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 3, LineBytes: 300, Rate: 1_000})
+		killLoop(t, w, 6, func(i int) {
+			switch i % 3 {
+			case 0:
+				w.heal()
+				c.MoveLeader(b.topic, 0, int32(i%3))
+			case 1:
+				w.cut()
+			case 2:
+				w.heal()
+				w.proxies[i%3].DropNextAnswers(2)
+			}
+		})
 	})
 }
 
 // A topic that takes no record older than a second, and brokers that were away for longer.
 func TestRecutRealTooOld(t *testing.T) {
-	b, _ := realWith(t, 1, map[string]string{"message.timestamp.before.max.ms": "1000"})
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, Rate: 500})
-	w.agent.Start()
-	w.writer.Start()
-	time.Sleep(2 * time.Second)
-	w.cut()
-	time.Sleep(8 * time.Second)
-	w.heal()
-	time.Sleep(2 * time.Second)
-	w.writer.Stop()
-	w.check()
-	if s := w.stats(); s["shifted_records"] == 0 || s["dead_letters"] != 0 || s["maybe_doubled_records"] != 0 {
-		t.Errorf("shifted %v, dead letters %v, maybe doubled %v", s["shifted_records"], s["dead_letters"], s["maybe_doubled_records"])
-	}
-	w.stop()
+	asBothWith(t, 1, map[string]string{"message.timestamp.before.max.ms": "1000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
+		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 2, Rate: 500})
+		w.agent.Start()
+		w.writer.Start()
+		time.Sleep(2 * time.Second)
+		w.cut()
+		time.Sleep(8 * time.Second)
+		w.heal()
+		time.Sleep(2 * time.Second)
+		w.writer.Stop()
+		w.check()
+		if s := w.stats(); s["shifted_records"] == 0 || s["dead_letters"] != 0 || s["maybe_doubled_records"] != 0 {
+			t.Errorf("shifted %v, dead letters %v, maybe doubled %v", s["shifted_records"], s["dead_letters"], s["maybe_doubled_records"])
+		}
+		w.stop()
+	})
 }
 
 // A spool that was filled while the host's clock was wrong, by two hours.
 func TestRecutRealFromTheFuture(t *testing.T) {
-	b, _ := realWith(t, 1, map[string]string{"message.timestamp.after.max.ms": "60000"})
-	w := newWorld(t, b, kafkatest.WriterOptions{})
-	written := map[string][]string{"spooled": fillSpool(t, filepath.Join(w.dir, "spool"), b.topic, time.Now().Add(2*time.Hour))}
-	if err := os.MkdirAll(filepath.Join(w.dir, "logs"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	start := time.Now()
-	w.agent.Start()
-	w.arrived(written)
-	got, _ := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
-	for _, r := range got {
-		if at := time.UnixMilli(r.Timestamp); at.After(time.Now()) || at.Before(start.Add(-time.Hour)) {
-			t.Fatalf("a record of %s", at)
+	asBothWith(t, 1, map[string]string{"message.timestamp.after.max.ms": "60000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
+		w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
+		written := map[string][]string{"spooled": fillSpool(t, filepath.Join(w.dir, "spool"), b.topic, time.Now().Add(2*time.Hour), 3)}
+		if err := os.MkdirAll(filepath.Join(w.dir, "logs"), 0o755); err != nil {
+			t.Fatal(err)
 		}
-	}
-	w.wantStat("shifted_records", float64(len(written["spooled"])))
-	w.wantStat("dead_letters", 0)
-	w.wantStat("maybe_doubled_records", 0)
-	w.stop()
+		start := time.Now()
+		w.agent.Start()
+		w.arrived(written)
+		got, _ := kafkatest.ReadTopic(t, w.checker(), w.topic, w.read)
+		for _, r := range got {
+			if at := time.UnixMilli(r.Timestamp); at.After(time.Now()) || at.Before(start.Add(-time.Hour)) {
+				t.Fatalf("a record of %s", at)
+			}
+		}
+		w.wantStat("shifted_records", float64(len(written["spooled"])))
+		w.wantStat("dead_letters", 0)
+		w.wantStat("maybe_doubled_records", 0)
+		w.stop()
+	})
 }
 
-// fillSpool makes a spool with three batches of a lane, read at `at`, and returns their lines.
-func fillSpool(t *testing.T, dir, topic string, at time.Time) (lines []string) {
+// fillSpool makes a spool with count batches of a lane, read at `at`, and returns their lines.
+func fillSpool(t *testing.T, dir, topic string, at time.Time, count int) (lines []string) {
 	t.Helper()
 	log, _, err := spool.Open(spool.Options{Dir: dir, MaxBytes: 512 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -210,7 +203,7 @@ func fillSpool(t *testing.T, dir, topic string, at time.Time) (lines []string) {
 	}
 	c := spool.Commit{Lanes: []spool.Lane{{ID: 1, Block: "app", Topic: topic}}}
 	var batches []spool.Batch
-	for range 3 {
+	for range count {
 		var b kafka.Builder
 		b.Reset(make([]byte, 0, 1<<20))
 		first := len(lines)
@@ -237,21 +230,22 @@ func fillSpool(t *testing.T, dir, topic string, at time.Time) (lines []string) {
 func TestRecutRealCompacted(t *testing.T) {
 	for name, lines := range map[string]int{"alone": 1, "among-others": 500} {
 		t.Run(name, func(t *testing.T) {
-			b, c := realWith(t, 1, map[string]string{"cleanup.policy": "compact"})
-			w := newWorld(t, b, kafkatest.WriterOptions{})
-			w.writer.Write(lines)
-			w.agent.Start()
-			w.agent.WaitLog("set its cleanup.policy to delete", 30*time.Second)
-			w.writer.Write(lines)
-			time.Sleep(3 * time.Second)
-			if n := len(w.deadLetters()); n > 0 {
-				t.Errorf("%d dead letters", n)
-			}
-			c.SetTopicConfig(b.topic, "cleanup.policy", "delete")
-			w.check()
-			w.wantStat("dead_letters", 0)
-			w.wantStat("maybe_doubled_records", 0)
-			w.stop()
+			asBothWith(t, 1, map[string]string{"cleanup.policy": "compact"}, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
+				w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
+				w.writer.Write(lines)
+				w.agent.Start()
+				w.agent.WaitLog("set its cleanup.policy to delete", 30*time.Second)
+				w.writer.Write(lines)
+				time.Sleep(3 * time.Second)
+				if n := len(w.deadLetters()); n > 0 {
+					t.Errorf("%d dead letters", n)
+				}
+				c.SetTopicConfig(b.topic, "cleanup.policy", "delete")
+				w.check()
+				w.wantStat("dead_letters", 0)
+				w.wantStat("maybe_doubled_records", 0)
+				w.stop()
+			})
 		})
 	}
 }

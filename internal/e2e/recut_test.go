@@ -90,8 +90,8 @@ func (w *world) arrived(written map[string][]string) []kafkatest.BatchHeader {
 		want += len(lines)
 	}
 	w.read.Within = deliverMax
-	kafkatest.AwaitRecords(w.t, w.bootstrap, w.topic, int64(want), w.read)
-	got, headers := kafkatest.ReadTopic(w.t, w.bootstrap, w.topic, w.read)
+	kafkatest.AwaitRecords(w.t, w.checker(), w.topic, int64(want), w.read)
+	got, headers := kafkatest.ReadTopic(w.t, w.checker(), w.topic, w.read)
 	if err := kafkatest.Check(written, got).Err(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -144,7 +144,7 @@ func TestRecutBatchTooLarge(t *testing.T) {
 			if after := w.stats()["retries"]; after > before+2 {
 				t.Errorf("%v refusals, then %v", before, after)
 			}
-			_, headers := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
+			_, headers := kafkatest.ReadTopic(t, w.checker(), w.topic, w.read)
 			for _, h := range headers {
 				if h.Bytes > 10_000 {
 					t.Errorf("a batch of %d bytes is in the topic", h.Bytes)

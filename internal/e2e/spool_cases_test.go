@@ -23,7 +23,7 @@ func spoolWorld(t *testing.T, o kafkatest.WriterOptions, partitions int32, edit 
 	t.Helper()
 	b := embedded(t, partitions)
 	w := newWorld(t, b, o)
-	text := strings.ReplaceAll(w.config(w.spoolDir(), []source{{"app", filepath.Join(w.dir, "logs", "app-*.log")}}), "512MiB", "32MiB")
+	text := strings.ReplaceAll(w.config(w.spoolDir(), []source{{name: "app", glob: filepath.Join(w.dir, "logs", "app-*.log")}}), "512MiB", "32MiB")
 	w.agent.SetConfig(strings.NewReplacer(edit...).Replace(text))
 	return w
 }
@@ -68,8 +68,8 @@ func (w *world) segmentFile(n int) string {
 func (w *world) report(arrived int64) kafkatest.Report {
 	w.t.Helper()
 	w.read.Within = deliverMax
-	kafkatest.AwaitRecords(w.t, w.bootstrap, w.topic, arrived, w.read)
-	got, _ := kafkatest.ReadTopic(w.t, w.bootstrap, w.topic, w.read)
+	kafkatest.AwaitRecords(w.t, w.checker(), w.topic, arrived, w.read)
+	got, _ := kafkatest.ReadTopic(w.t, w.checker(), w.topic, w.read)
 	return kafkatest.Check(w.writer.Written(), got)
 }
 
@@ -214,7 +214,7 @@ func TestC092TwoAgentsOneSpool(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, dir := range []string{w.spoolDir(), link, filepath.Join(w.dir, "logs", "..", "spool"), w.spoolDir() + "/."} {
-		second := kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: w.config(dir, []source{{"other", filepath.Join(w.dir, "other-*.log")}})})
+		second := kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: w.config(dir, []source{{name: "other", glob: filepath.Join(w.dir, "other-*.log")}})})
 		second.Start()
 		code := second.WaitExit(5 * time.Second)
 		if log := second.Log(); code != 1 || !strings.Contains(log, fmt.Sprintf("(pid %d)", w.agent.Pid())) || !strings.Contains(log, "is locked by another agent") {

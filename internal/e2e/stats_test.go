@@ -47,7 +47,7 @@ func (w *world) wantStat(name string, want float64) {
 // identities counts the producer ids and the highest epoch in the topic's batches.
 func (w *world) identities() (ids int, epoch int16) {
 	w.t.Helper()
-	_, headers := kafkatest.ReadTopic(w.t, w.bootstrap, w.topic, w.read)
+	_, headers := kafkatest.ReadTopic(w.t, w.checker(), w.topic, w.read)
 	seen := map[int64]bool{}
 	for _, h := range headers {
 		seen[h.ProducerID] = true
