@@ -27,6 +27,8 @@ type AgentOptions struct {
 	Sources int      // 0: one
 	Lanes   int      // of each source; 0: the default
 	Codec   string
+
+	SpoolBytesMax int64 // 0: the agent's default
 }
 
 // Agent is a running shipper.
@@ -55,6 +57,9 @@ var agentConfig = template.Must(template.New("config").Parse(`kafka:
   compression: {{.Codec}}
 spool:
   dir: "{{.Dir}}/spool"
+{{- if .SpoolBytesMax}}
+  max_bytes: {{.SpoolBytesMax}}
+{{- end}}
 sources:
 {{- range $i, $paths := .Blocks}}
   - name: bench{{$i}}

@@ -23,6 +23,8 @@ type BrokerOptions struct {
 	Verify   bool
 	Kfake    bool
 	AckDelay time.Duration
+
+	Partitions int // of every topic; 0: its default
 }
 
 // Broker is a nullbroker in a process of its own.
@@ -39,6 +41,9 @@ func StartBroker(o BrokerOptions) (*Broker, error) {
 		return nil, err
 	}
 	args := []string{"-verify=" + strconv.FormatBool(o.Verify), "-kfake=" + strconv.FormatBool(o.Kfake), "-ack-delay", o.AckDelay.String()}
+	if o.Partitions > 0 {
+		args = append(args, "-partitions", strconv.Itoa(o.Partitions))
+	}
 	p, err := Start(Command{Path: o.Bin, Args: args, CPU: o.CPU, Stdout: w, Stderr: os.Stderr})
 	w.Close()
 	if err != nil {

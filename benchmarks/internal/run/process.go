@@ -104,7 +104,7 @@ func (p *Process) Kill() {
 // Usage is what a process has used since its start.
 type Usage struct {
 	UserSeconds, SystemSeconds float64
-	PeakRSSBytes               int64
+	RSSBytes, PeakRSSBytes     int64
 	WrittenBytes               int64 // handed to the disk, pages included that were never written back
 }
 
@@ -136,7 +136,11 @@ func (p *Process) Usage() (Usage, error) {
 	if err != nil {
 		return u, err
 	}
-	u.PeakRSSBytes = peakKiB << 10
+	rssKiB, err := field(dir+"status", "VmRSS:")
+	if err != nil {
+		return u, err
+	}
+	u.RSSBytes, u.PeakRSSBytes = rssKiB<<10, peakKiB<<10
 	u.WrittenBytes, err = field(dir+"io", "write_bytes:")
 	return u, err
 }
