@@ -37,6 +37,8 @@ type recovery struct {
 	held    map[uint32]*heldLane
 	twins   []*segment    // other files with the number of one that was found
 	recent  []recentBatch // of the segments from the base on, in order
+	whole   []recentBatch // of these, those from D on: only the page cache may have them
+	refs    int           // in all of held
 	damage  []Damage
 	short   uint64 // records that the newest commit counts and nothing else shows
 	void    int64
@@ -62,12 +64,6 @@ type foundSegment struct {
 	frames []frame // of the segments from the base on
 	limit  int64   // where the frames end, as far as a later segment says
 	before int64   // where it says the one before it ends; -1: nothing intact
-}
-
-// heldLane collects the frames of one lane.
-type heldLane struct {
-	batches batchList
-	next    uint64
 }
 
 type recentBatch struct {
@@ -151,8 +147,9 @@ func (r *recovery) read() error {
 		f.end = f.limit
 	}
 	for _, b := range r.recent { // behind the older ones: later frames win
-		r.lane(b.lane).batches.add(b.ref)
+		r.remember(r.lane(b.lane), b.ref)
 	}
+	r.recent = nil
 	if r.state.spoolID == [16]byte{} && !r.look {
 		// Every checkpoint that held it is gone.
 		if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
@@ -416,10 +413,12 @@ func (r *recovery) hold(f *foundSegment, fr *frame) {
 		// A later entry may still move the head back: decided when all are read.
 		r.recent = append(r.recent, recentBatch{fr.lane, fr.ref(f.number)})
 	} else if l != nil && (r.look || fr.next() > l.head) {
-		h.batches.add(fr.ref(f.number))
+		r.remember(h, fr.ref(f.number))
 	}
 	if (position{f.number, fr.at}).less(r.durable) {
 		f.note(fr.lane, fr.first, fr.next(), fr.frameBytes())
+	} else {
+		r.whole = append(r.whole, recentBatch{fr.lane, fr.ref(f.number)})
 	}
 }
 

@@ -14,21 +14,17 @@ import (
 	"shipper/internal/vfs"
 )
 
-// shareRefs cuts the lanes' lists to refsMax references in all: lanes with few
-// keep theirs, the others get equal parts.
+// shareRefs cuts the lanes' lists to refsMax references in all. A batch that may be
+// in doubt is the first of its lane, and stays.
 func shareRefs(lanes []LaneState, refsMax int) {
-	byLength := make([]*LaneState, len(lanes))
+	lengths := make([]int, len(lanes))
 	for i := range lanes {
-		byLength[i] = &lanes[i]
+		lengths[i] = len(lanes[i].Batches)
 	}
-	slices.SortFunc(byLength, func(a, b *LaneState) int { return cmp.Compare(len(a.Batches), len(b.Batches)) })
-	left := refsMax
-	for i, l := range byLength {
-		part := max(1, left/(len(byLength)-i)) // one at least: it may be in doubt
-		if len(l.Batches) > part {
-			l.Batches, l.More = slices.Clone(l.Batches[:part]), true
+	for i, n := range shares(lengths, refsMax) {
+		if l := &lanes[i]; n < len(l.Batches) {
+			l.Batches, l.More = slices.Clone(l.Batches[:n]), true
 		}
-		left -= len(l.Batches)
 	}
 }
 

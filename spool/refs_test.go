@@ -405,3 +405,82 @@ func TestHealAcrossDeadLetter(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestRecoveryForgets: a recovery that may remember few batches gives the same
+// lists, piece by piece, and the same damage as one that remembers all; also of
+// batches that were cut again or merged, and of those that no sync has reached.
+func TestRecoveryForgets(t *testing.T) {
+	from, to := seedsOf(t, 8)
+	for seed := from; seed < to; seed++ {
+		w := newWorld(seed)
+		mem := vfs.NewMem()
+		err := w.open(mem)
+		for i := 0; err == nil && i < 150; i++ {
+			if err = w.step(); i == 100 {
+				w.stuck = 1 + uint32(seed%laneCount)
+			}
+		}
+		if err != nil {
+			t.Fatalf("SPOOL_SEED=%d: %v", seed, err)
+		}
+		rot := mem.Kill()
+		if names, err := segmentFiles(rot); err != nil || flip(rot, names[w.rng.IntN(len(names))], 4096+w.rng.Int64N(4096)) != nil {
+			t.Fatal("no bit to flip", err)
+		}
+		all, allDamage := backlogOf(t, rot.Kill(), 0)
+		for _, refsMax := range []int{1, 5, 40} {
+			some, damage := backlogOf(t, rot.Kill(), refsMax)
+			if fmt.Sprint(some) != fmt.Sprint(all) || damage != allDamage {
+				t.Fatalf("SPOOL_SEED=%d: at most %d: %v, damage %d\nwithout a bound: %v, damage %d", seed, refsMax, some, damage, all, allDamage)
+			}
+		}
+	}
+}
+
+// backlogOf opens a spool and lists the identities and batches of each lane, and how
+// many records are missing.
+func backlogOf(t *testing.T, fs vfs.FS, refsMax int) (lanes map[uint32][]string, missing uint64) {
+	t.Helper()
+	o := memOptions(fs)
+	o.RefsMax = refsMax
+	l, r := mustOpen(t, o)
+	for _, d := range r.Damage {
+		missing += d.Records
+	}
+	lanes = map[uint32][]string{}
+	for _, lane := range r.Lanes {
+		lanes[lane.ID] = append(lanes[lane.ID], fmt.Sprint(lane.Head, lane.Next, lane.Identities))
+		refs := lane.Batches
+		for more := lane.More; more; {
+			var next []Ref
+			var err error
+			at := lane.Head
+			if len(refs) > 0 {
+				at = refs[len(refs)-1].Next()
+			}
+			if next, more, err = l.Refs(lane.ID, at, refsMax); err != nil {
+				t.Fatal(err)
+			}
+			refs = append(refs, next...)
+		}
+		rd := l.NewReader()
+		for _, ref := range refs {
+			if ref.Segment == 0 {
+				missing += uint64(ref.Count)
+				continue
+			}
+			_, err := rd.ReadBatch(nil, ref)
+			if err != nil && !isDamage(err) {
+				t.Fatal(err)
+			}
+			lanes[lane.ID] = append(lanes[lane.ID], fmt.Sprint(ref.First, ref.Next(), isDamage(err)))
+		}
+		if err := rd.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return lanes, missing
+}

@@ -4,6 +4,7 @@ package spool
 // segment (steps 5 to 8 of recover.go).
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,7 +30,8 @@ func (r *recovery) settleLanes() []LaneState {
 	lanes := make([]LaneState, 0, len(ids))
 	for _, id := range ids {
 		l := r.state.lanes[id]
-		lanes = append(lanes, LaneState{Lane: l.Lane, Batches: r.settleLane(l, r.lane(id))})
+		h := r.lane(id)
+		lanes = append(lanes, LaneState{Lane: l.Lane, Batches: r.settleLane(l, h), More: len(h.rest) > 0})
 	}
 	r.pruneLanes()
 	for i, id := range ids {
@@ -52,7 +54,7 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 	acked := l.head
 	live := l.live(h.batches)
 	l.trimGaps(live)
-	for _, hole := range l.holes(live) {
+	for _, hole := range h.missing(l, live) {
 		r.noteDamage(Damage{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: "no intact batch holds these records"})
 		if err := r.state.setGap(Gap{Lane: l.ID, From: hole.from, To: hole.to, Records: hole.to - hole.from, Reason: GapDamaged}); err != nil {
 			panic("BUG: spool recovery: " + err.Error())
@@ -84,11 +86,14 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 	return live
 }
 
+// wants tells whether a batch will still be sent, if nothing replaces it.
+func (l *lane) wants(b Ref) bool { return b.First >= l.head && !l.drops(span{b.First, b.Next()}) }
+
 // live are the batches from the head on that no gap has dropped.
 func (l *lane) live(held batchList) []Ref {
 	live := make([]Ref, 0, len(held))
 	for _, b := range held {
-		if b.First >= l.head && !l.drops(span{b.First, b.Next()}) {
+		if l.wants(b) {
 			live = append(live, b)
 		}
 	}
@@ -153,7 +158,7 @@ func (l *lane) undropped(dst []span, from, to uint64) []span {
 // writeSegment is step 7. The batches that it copies get their new place in
 // lanes.
 func (r *recovery) writeSegment(lanes []LaneState) error {
-	copies, copyBytes := r.toCopy(lanes)
+	copies, copyBytes := r.toCopy()
 	number := r.top + 1
 	payload := r.checkpointPayload()
 	first := roundUp(commitHeaderBytes+int64(len(payload)), blockBytes)
@@ -194,8 +199,17 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 	if err := r.publish(f, s); err != nil {
 		return errors.Join(err, f.Close())
 	}
+	moved := map[place]uint32{}
 	for _, c := range copies {
-		c.ref.Segment, c.ref.Block = number, c.block
+		moved[c.ref.place()] = c.block
+	}
+	for i := range lanes {
+		for j := range lanes[i].Batches {
+			ref := &lanes[i].Batches[j]
+			if block, ok := moved[ref.place()]; ok {
+				ref.Segment, ref.Block = number, block
+			}
+		}
 	}
 	return nil
 }
@@ -203,22 +217,30 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 // batchCopy is a batch on its way from the old newest segment to the new one.
 type batchCopy struct {
 	lane  uint32
-	ref   *Ref
+	ref   Ref
 	block uint32 // where the copy is
 }
 
 // toCopy lists the live batches from D on in the order of the log.
-func (r *recovery) toCopy(lanes []LaneState) (copies []*batchCopy, bytes int64) {
-	for i := range lanes {
-		for j := range lanes[i].Batches {
-			ref := &lanes[i].Batches[j]
-			if !(position{ref.Segment, int64(ref.Block) * blockBytes}).less(r.durable) {
-				copies = append(copies, &batchCopy{lane: lanes[i].ID, ref: ref})
-				bytes += FrameBytes(int(ref.Bytes))
-			}
+func (r *recovery) toCopy() (copies []*batchCopy, bytes int64) {
+	lists := map[uint32]*batchList{}
+	for _, w := range r.whole {
+		if lists[w.lane] == nil {
+			lists[w.lane] = &batchList{}
+		}
+		lists[w.lane].add(w.ref)
+	}
+	for id, list := range lists {
+		lane := r.state.lanes[id]
+		if lane == nil {
+			continue // noted as damage
+		}
+		for _, ref := range lane.live(*list) {
+			copies = append(copies, &batchCopy{lane: id, ref: ref})
+			bytes += FrameBytes(int(ref.Bytes))
 		}
 	}
-	slices.SortFunc(copies, func(a, b *batchCopy) int { return int(int64(a.ref.Block) - int64(b.ref.Block)) })
+	slices.SortFunc(copies, func(a, b *batchCopy) int { return cmp.Compare(a.ref.Block, b.ref.Block) })
 	return copies, bytes
 }
 
