@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,18 +17,21 @@ import (
 
 const keyedPartitions = 7
 
-// firstField is the key of test lines.
-func firstField(line []byte) ([]byte, bool) {
-	key, _, ok := bytes.Cut(line, []byte(" "))
-	return key, ok
+// byKey makes the bench's lines go to partitions by their member k.
+func byKey(t *testing.T, x *bench) {
+	t.Helper()
+	s := &x.r.cfg.Sources[0]
+	s.ByKey, s.LineBytesMax, s.Record.Key = true, 10_000, "field:k"
+	if err := s.compile(); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // keyedRead reads a file of so many lines by key, with room for groups of groupMax.
 func keyedRead(t *testing.T, path string, lines uint64, groupMax int64) []*group {
 	t.Helper()
 	x := newBench(t, "none", 64<<20)
-	x.r.key, x.r.cfg.Sources[0].ByKey = firstField, true
-	x.r.cfg.Sources[0].LineBytesMax = 10_000
+	byKey(t, x)
 	x.groupMax(groupMax)
 	x.keep = true
 	x.d.topics.Get("t").Partitions.Store(keyedPartitions)
@@ -45,7 +49,7 @@ func TestByKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyed.log")
 	var text bytes.Buffer
 	for i := range lines {
-		fmt.Fprintf(&text, "key-%d line %d %s\n", i*7919%501, i, bytes.Repeat([]byte("x"), i%300))
+		fmt.Fprintf(&text, "{\"k\":\"key-%d\",\"line\":%d,\"x\":\"%s\"}\n", i*7919%501, i, bytes.Repeat([]byte("x"), i%300))
 	}
 	if err := os.WriteFile(path, text.Bytes(), 0o644); err != nil {
 		t.Fatal(err)
@@ -97,7 +101,9 @@ func checkKeyed(t *testing.T, b *batch, slot uint32, last map[string]int) {
 		}
 		var key string
 		var line int
-		fmt.Sscanf(string(rec.Value), "%s line %d", &key, &line)
+		if _, err := fmt.Sscanf(strings.ReplaceAll(string(rec.Value), `"`, " "), "{ k : %s , line :%d,", &key, &line); err != nil {
+			t.Fatalf("%q: %v", rec.Value, err)
+		}
 		if p := kafka.KeyPartition(rec.Key, keyedPartitions); kafka.KeyedSlot|uint32(p) != slot || string(rec.Key) != key {
 			t.Fatalf("a record with key %q, partition %d, is in slot %d", rec.Key, p, slot&^kafka.KeyedSlot)
 		}
@@ -112,11 +118,11 @@ func checkKeyed(t *testing.T, b *batch, slot uint32, last map[string]int) {
 // from the next record on.
 func TestByKeyWaitsForPartitions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keyed.log")
-	if err := os.WriteFile(path, []byte("a 1\nb 2\nc 3\n"), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte("{\"k\":\"a\"}\n{\"k\":\"b\"}\n{\"k\":\"c\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	x := newBench(t, "none", 64<<20)
-	x.r.key, x.r.cfg.Sources[0].ByKey = firstField, true
+	byKey(t, x)
 	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{path}, LineBytesMax: 1000}}, NoInotify: true})
 	if err != nil {
 		t.Fatal(err)

@@ -33,8 +33,7 @@ type reader struct {
 	groups   chan<- *group
 	dead     <-chan struct{} // the committer has ended: nothing more is taken
 	groupMax int64
-	key      func(line []byte) (key []byte, ok bool) // nil: records have none
-	ids      *atomic.Uint32                          // the last lane's
+	ids      *atomic.Uint32 // the last lane's
 	mail     mailbox
 	notify   chan struct{} // a file has grown, mail has come or the budget has bytes again
 	stats    readStats
@@ -290,21 +289,20 @@ func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
 		if !ok {
 			break
 		}
-		key, hasKey := r.keyOf(line.Bytes)
-		ol := r.laneOf(of, key, hasKey)
+		ol := r.laneOf(of, nil, false)
 		if ol == nil {
 			of.f.Back(line)
 			r.sealFull(of)
 			continue
 		}
-		if !ol.builder.Fits(len(key), len(line.Bytes)) {
+		if !ol.builder.Fits(0, len(line.Bytes)) {
 			of.f.Back(line)
-			if blocked = !r.room(of, ol, len(key)+len(line.Bytes)); blocked {
+			if blocked = !r.room(of, ol, len(line.Bytes)); blocked {
 				break
 			}
 			continue
 		}
-		ol.builder.Append(ms, key, line.Bytes, hasKey)
+		ol.builder.Append(ms, nil, line.Bytes, false)
 		lines++
 	}
 	r.stats.lines.Add(lines)
@@ -335,14 +333,6 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 		r.stats.lines.Add(1)
 	}
 	return false
-}
-
-// keyOf is the key of a line.
-func (r *reader) keyOf(line []byte) ([]byte, bool) {
-	if r.key == nil {
-		return nil, false
-	}
-	return r.key(line)
 }
 
 // wake makes the reader look at its mail and its files.

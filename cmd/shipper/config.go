@@ -100,6 +100,7 @@ type SourceConfig struct {
 	StartAt        string        // beginning, end
 	IgnoreOlder    time.Duration // 0: off
 	Lanes          int           // 0: auto
+	PartitionBy    string        // file, key
 	Linger         time.Duration
 	LineBytesMax   int64  // max_line_bytes
 	Oversize       string // split, cut, skip
@@ -146,6 +147,7 @@ func DefaultConfig() Config {
 func DefaultSource() SourceConfig {
 	return SourceConfig{
 		StartAt:      "beginning",
+		PartitionBy:  "file",
 		Linger:       time.Second,
 		LineBytesMax: 1_000_000,
 		Oversize:     "split",
@@ -273,6 +275,7 @@ func (s *SourceConfig) defaultKeys() []key {
 		choice("start_at", &s.StartAt, "beginning", "end"),
 		duration("ignore_older", &s.IgnoreOlder, 0, 100*365*24*time.Hour),
 		autoOrInteger("lanes", &s.Lanes, 1, lanesMax),
+		choice("partition_by", &s.PartitionBy, "file", "key"),
 		duration("linger", &s.Linger, 10*time.Millisecond, time.Minute),
 		size("max_line_bytes", &s.LineBytesMax, 1<<10, 1<<29),
 		choice("oversize", &s.Oversize, "split", "cut", "skip"),
@@ -347,6 +350,9 @@ func (c *Config) finishSources() error {
 		}
 		if other, taken := names[s.Name]; taken {
 			return c.errorAt(at+"name", "%q is the name of sources[%d] too; names are unique and stay", s.Name, other)
+		}
+		if s.PartitionBy == "key" && s.Record.Key == "none" {
+			return c.errorAt(c.whereSet(at, "partition_by"), "is key, and records have none: say which with key")
 		}
 		if err := c.checkLevel(c.whereSet(at, "compression_level"), s.Compression, s.CompressionLevel); err != nil {
 			return err

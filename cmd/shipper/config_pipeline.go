@@ -52,6 +52,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			IgnoreOlder:  s.IgnoreOlder,
 			StartAtEnd:   s.StartAt == "end",
 			Lanes:        s.Lanes,
+			ByKey:        s.PartitionBy == "key",
 			Linger:       s.Linger,
 			LineBytesMax: int(s.LineBytesMax),
 			Oversize:     s.Oversize,

@@ -22,7 +22,7 @@ func TestConfigToPipeline(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c := mustParse(t, strings.Replace(minimal, "spool", "  sasl: {mechanism: scram-sha-256, username: u, password: p}\nspool", 1)+`
   - {name: relative, paths: [x.log], topic: t}
-  - {name: all, paths: [/a, /b], exclude: [/c], topic: t, start_at: end, lanes: 3, linger: 2s, max_line_bytes: 1MiB, oversize: cut, encoding: utf-16, idle_flush: 3s, compression: gzip, compression_level: 5}
+  - {name: all, paths: [/a, /b], exclude: [/c], topic: t, start_at: end, lanes: 3, partition_by: key, key: path, linger: 2s, max_line_bytes: 1MiB, oversize: cut, encoding: utf-16, idle_flush: 3s, compression: gzip, compression_level: 5}
 `)
 	got, err := configToPipeline(c, log)
 	if err != nil {
@@ -30,6 +30,8 @@ func TestConfigToPipeline(t *testing.T) {
 	}
 	source := DefaultSource()
 	plain := source.toRecord()
+	withKey := plain
+	withKey.Key = "path"
 	want := pipeline.Config{
 		Kafka: pipeline.Kafka{
 			Brokers: []string{"kafka-1:9092"}, ClientID: "shipper", SASLMechanism: "scram-sha-256", SASLUser: "u", SASLPassword: "p",
@@ -38,7 +40,7 @@ func TestConfigToPipeline(t *testing.T) {
 		Spool: pipeline.Spool{Dir: "/var/lib/shipper", RetainAckedBytes: 64 << 20},
 		Sources: []pipeline.Source{
 			{Name: "app", Paths: []string{"/var/log/app/**/*.log"}, Topic: "app-logs", Linger: time.Second, LineBytesMax: 1e6, Oversize: "split", Encoding: "raw", IdleFlush: 5 * time.Second, Record: plain},
-			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Record: plain, Compression: "gzip", CompressionLevel: 5},
+			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, ByKey: true, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Record: withKey, Compression: "gzip", CompressionLevel: 5},
 		},
 		MemoryBytesMax: 128 << 20,
 		SymlinkRoots:   []string{},

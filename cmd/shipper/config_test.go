@@ -163,7 +163,7 @@ log: {level: warn, format: json}
 	want := `{File:x.yaml Kafka:{Brokers:[kafka-1:9092 [::1]:9093] ClientID:me Compression:gzip CompressionLevel:9 AcksTimeout:1m0s AutoCreateTopics:false ` +
 		`TLS:{Enabled:true CAFile: CertFile: KeyFile: ServerName:kafka InsecureSkipVerify:true} SASL:{Mechanism:scram-sha-512 Username:u Password:*** PasswordFile:` + password + `}} ` +
 		`Spool:{Dir:/spool MaxBytes:1073741824 MinFreeBytes:2000000000 RetainAckedBytes:12641280 AllowNetworkFS:true} ` +
-		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Record:` + fmt.Sprintf("%+v", RecordConfig{}) + ` Compression:lz4 CompressionLevel:3}] ` +
+		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 PartitionBy:file Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Record:` + fmt.Sprintf("%+v", RecordConfig{}) + ` Compression:lz4 CompressionLevel:3}] ` +
 		`SymlinkRoots:[/mnt] MemoryBytes:268435456 Admin:{Socket:off HTTP:localhost:9600} Log:{Level:WARN Format:json} ` +
 		`Warnings:[x.yaml:9: kafka.tls.insecure_skip_verify: anyone on the network path can pose as the broker] lines:map[]}`
 	if got != want {
@@ -181,7 +181,7 @@ func TestRefusals(t *testing.T) {
 		{"spool:", "  compresion: gzip\nspool:", `x.yaml:3: kafka.compresion: unknown key; did you mean "compression"?`},
 		{"topic", "topci", `x.yaml:8: sources[0].topci: unknown key; did you mean "topic"?`},
 		{"topic", "Topic", `x.yaml:8: sources[0].Topic: unknown key; did you mean "topic"?`},
-		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level, format, json, container, multiline, filter, redact, key, headers, static_headers, timestamp`},
+		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, partition_by, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level, format, json, container, multiline, filter, redact, key, headers, static_headers, timestamp`},
 		{"", "  - <<: {name: x, topik: y}\n    paths: [/x]\n", `x.yaml:9: sources[1].topik: unknown key; did you mean "topic"?`},
 		{"", "defaults: {encoding: sjiss}\n", `x.yaml:9: defaults.encoding: is "sjiss"; allowed: ` + strings.Join(tail.Encodings(), ", ")},
 		{"", "kafka: {}\n", `x.yaml:9: kafka: given twice, first in line 1`},
@@ -237,6 +237,7 @@ func TestRefusals(t *testing.T) {
 
 		{"spool:", "  compression: gizp\nspool:", `x.yaml:3: kafka.compression: is "gizp"; allowed: zstd, lz4, snappy, gzip, none; did you mean "gzip"?`},
 		{"spool:", "  compression: lz4\n  compression_level: 10\nspool:", `x.yaml:4: kafka.compression_level: is 10; lz4 takes 0 to 9`},
+		{"", "defaults: {partition_by: key}\n", `x.yaml:9: defaults.partition_by: is key, and records have none: say which with key`},
 		{"", "defaults: {compression: snappy, compression_level: 1}\n", `x.yaml:9: defaults.compression_level: is 1; snappy takes 0 to 0`},
 		{"    topic", "    compression_level: 3\n    topic", `x.yaml:8: sources[0].compression_level: needs a compression beside it`},
 		{"spool:", "  acks: 2\nspool:", `x.yaml:3: kafka.acks: unknown key; known keys here: brokers, client_id, compression, compression_level, acks_timeout, auto_create_topics, tls, sasl`},
