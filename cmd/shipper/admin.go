@@ -132,6 +132,8 @@ type statsReply struct {
 	DeadLetters         uint64  `json:"dead_letters"`
 	ShiftedRecords      uint64  `json:"shifted_records"`
 	NewIdentities       uint64  `json:"new_identities"`
+
+	Records map[string]map[string]uint64 `json:"records"` // dropped or changed, by source block and reason
 }
 
 func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
@@ -154,5 +156,6 @@ func newStats(s pipeline.Stats) statsReply {
 		LostFiles:          s.Tail.LostFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords,
 		BatchesCut:   s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
+		Records: s.Records,
 	}
 }

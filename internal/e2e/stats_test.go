@@ -6,29 +6,36 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"testing"
 	"time"
 
 	"shipper/internal/kafkatest"
 )
 
-// stats asks the agent's admin socket.
-func (w *world) stats() map[string]float64 {
-	w.t.Helper()
+// statsOf asks the admin socket of the agent with this spool.
+func statsOf(t *testing.T, spoolDir string) map[string]any {
+	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
-		return d.DialContext(ctx, "unix", filepath.Join(w.dir, "spool", "admin.sock"))
+		return d.DialContext(ctx, "unix", filepath.Join(spoolDir, "admin.sock"))
 	}}}
 	resp, err := client.Get("http://agent/stats")
 	if err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	var all map[string]any
 	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
-		w.t.Fatal(err)
+		t.Fatal(err)
 	}
+	return all
+}
+
+// stats are the agent's counters that are numbers.
+func (w *world) stats() map[string]float64 {
+	w.t.Helper()
 	out := map[string]float64{}
-	for k, v := range all {
+	for k, v := range statsOf(w.t, filepath.Join(w.dir, "spool")) {
 		if f, ok := v.(float64); ok {
 			out[k] = f
 		}
