@@ -56,7 +56,7 @@ var homes = map[string][]string{
 	"github.com/twmb/franz-go/pkg/kerr":   {"sink/kafka/*"},
 	"github.com/twmb/franz-go/pkg/kfake":  {"cmd/shipper/demo*.go"},
 	"github.com/twmb/franz-go/pkg/sasl":   {"sink/kafka/client.go"},
-	"github.com/klauspost/compress":       {"sink/kafka/*"},
+	"github.com/klauspost/compress":       {"sink/kafka/*", "tail/unpack.go"},
 	"github.com/pierrec/lz4/v4":           {"sink/kafka/*"},
 	"gopkg.in/yaml.v3":                    {"cmd/shipper/config*.go"},
 	"github.com/spf13/cobra":              {"cmd/shipper/main.go", "cmd/shipper/explain.go", "cmd/shipper/admin*.go", "cmd/shipper/fix*.go", "cmd/shipper/spool*.go"},

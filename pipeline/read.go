@@ -165,6 +165,7 @@ func (r *reader) takeMail(now time.Time) {
 		r.files = append(r.files, of)
 	}
 	if len(gone) > 0 {
+		r.seal(r.open) // a file may be known by what comes after it only; that is durable first
 		g := &group{}
 		for _, id := range gone {
 			g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Gone: true})
@@ -264,7 +265,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			of.f.Unfill()
 			of.more = true
 		}
-		if of.f.Cursor() != of.cursor {
+		if of.f.Cursor() != of.cursor || st.Truncated {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
 		}

@@ -78,6 +78,7 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 		if st.Truncated {
 			of.stream.Forget()
 			of.pending = 0
+			r.touch(of, now)
 		}
 		if n == 0 {
 			of.more = !st.EOF // in the middle of a hole

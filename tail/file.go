@@ -29,16 +29,20 @@ type File struct {
 	ready  atomic.Bool  // something happened to it since TakeReady
 	check  atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
 	shrunk atomic.Int64 // size before a scan saw it shrink; 0: none did
+	behind atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
 	notify atomic.Pointer[chan<- struct{}]
 
-	id atomic.Uint64 // written once by the receiver
+	fills atomic.Uint64 // looks at the file
+	id    atomic.Uint64 // written once by the receiver
+	after *File         // waits behind this one until it was read to its end; owned by the holder
 
 	readTo atomic.Int64           // the offset, as of the last Fill or the end of what it filled
 	failed atomic.Pointer[string] // why the last Fill failed; nil: it did not
 
 	// Owned by the holder.
-	fd       int // -1: closed; only Run opens and closes
-	rd       *reading
+	fd       int         // -1: closed; only Run opens and closes
+	rd       *reading    // nil: closed, or unpack has not found the cursor yet
+	unpack   *unpacker   // nil: the file holds the lines as they are
 	cur      Cursor      // while closed
 	fp       Fingerprint // Prefix is brought up to date when asked for
 	fpTold   Fingerprint
@@ -47,11 +51,14 @@ type File struct {
 	sizeSeen int64     // largest end of file that Fill saw
 	grewAt   time.Time // when Fill last saw new bytes
 	odd      piece     // of the line handed out last, if it was no ordinary one
-	replaced int       // characters of that line that are U+FFFD
+	badRunes int       // characters of that line that are U+FFFD
 	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
 
 	countedTo int64 // odd lines below it are counted: what is held is handed out again
 	reread    bool  // Reread was called
+
+	copy     bool // of another file, made once: what comes into its place is nothing new
+	replaced bool // something did
 
 	restarted bool // Flush met a truncation that no Status has told yet
 
@@ -78,7 +85,10 @@ func (f *File) Path() string { return *f.path.Load() }
 // Fingerprint grows until 1024 bytes were read, and changes when the content is replaced in place.
 func (f *File) Fingerprint() Fingerprint {
 	if f.rd != nil {
-		f.fp.Prefix, f.fp.PrefixBytes = f.rd.prefix()
+		// The whole head of a compressed copy is known before its first line was read.
+		if prefix, n := f.rd.prefix(); f.unpack == nil || n > f.fp.PrefixBytes {
+			f.fp.Prefix, f.fp.PrefixBytes = prefix, n
+		}
 	}
 	return f.fp
 }
@@ -130,14 +140,25 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	if len(buf) < FillBytesMin {
 		panic(fmt.Sprintf("BUG: tail: Fill with %d bytes", len(buf)))
 	}
+	st.Gone = f.gone.Load()
+	if r == nil {
+		if f.catchUp(&st); f.rd == nil {
+			return 0, st, nil
+		}
+		r = f.rd
+	}
 	if r.buf != nil && r.pos != r.from {
 		panic("BUG: tail: Fill before Next was drained or Unfill called")
 	}
 	r.settle()
 	f.readTo.Store(r.offset())
-	st.Gone = f.gone.Load()
+	if f.behind.Load() {
+		st.EOF, st.Truncated, f.restarted = true, f.restarted, false
+		return 0, st, nil
+	}
 	check := f.check.Swap(false)
 	n, err = f.fill(buf, check, &st)
+	f.fills.Add(1)
 	st.Truncated = st.Truncated || f.restarted
 	f.restarted = false
 	if err != nil {
@@ -154,12 +175,14 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	if n > f.pending || st.Truncated {
 		f.grewAt, f.noFlush = now, false
 	} else if n == f.pending && st.EOF && !check && !f.reread {
-		r.settle()
-		return 0, st, nil
+		n = 0
 	}
 	f.reread = false
 	if n == 0 {
 		r.settle() // the caller has nothing to drain and uses buf for other files
+		if st.EOF && f.Pending() == 0 {
+			f.letNext()
+		}
 		return 0, st, nil
 	}
 	st.NeedBytes = f.needBytes(buf, n)
@@ -169,21 +192,31 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 // fill reads, compares and places buf.
 func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	r := f.rd
-	m, err := pread(f.fd, buf, r.base-int64(r.anchorLen))
+	m, err := f.pread(buf, r.base-int64(r.anchorLen))
 	if err != nil {
 		return 0, err
 	}
 	st.Shrunk = m < r.anchorLen
 	replaced := st.Shrunk || !bytes.Equal(buf[:r.anchorLen], r.anchor[:r.anchorLen])
 	if !replaced && r.headLen > r.anchorLen && (check || m > r.anchorLen) {
-		if replaced, err = r.replaced(f.fd); err != nil {
+		n, err := f.pread(r.scratch[:r.headLen], 0)
+		if err != nil {
 			return 0, err
 		}
+		replaced = !bytes.Equal(r.scratch[:n], r.head[:r.headLen])
+	}
+	if replaced && f.copy && f.gone.Load() {
+		f.replaced, st.EOF = true, true
+		return 0, nil
 	}
 	if replaced {
 		f.startAgain()
 		st.Truncated = true
-		if m, err = pread(f.fd, buf, 0); err != nil {
+		if f.behind.Load() {
+			st.EOF = true
+			return 0, nil
+		}
+		if m, err = f.pread(buf, 0); err != nil {
 			return 0, err
 		}
 	}
@@ -196,6 +229,14 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 		return f.hole(buf, st)
 	}
 	return len(data), nil
+}
+
+// pread reads up to len(buf) bytes at off, fewer only at the end.
+func (f *File) pread(buf []byte, off int64) (int, error) {
+	if f.unpack != nil {
+		return f.unpack.readAt(buf, off)
+	}
+	return pread(f.fd, buf, off)
 }
 
 // findOrder looks up the byte order at the head of the file, if it may have one.
@@ -225,15 +266,21 @@ func (f *File) hole(buf []byte, st *Status) (int, error) {
 		return 0, err
 	}
 	for range holeChunksMax {
-		if p = seekData(f.fd, p, s.size); f.rule.wide {
+		if f.unpack == nil {
+			p = seekData(f.fd, p, s.size)
+		}
+		if f.rule.wide {
 			p &^= 1
 		}
-		n, err := pread(f.fd, buf, p)
+		n, err := f.pread(buf, p)
 		if err != nil {
 			return 0, err
 		}
 		if n == 0 {
-			f.nulTo, st.EOF = min(p, s.size), true
+			if f.unpack == nil {
+				p = min(p, s.size)
+			}
+			f.nulTo, st.EOF = p, true
 			f.pending, f.noFlush = 0, true
 			return 0, nil
 		}
@@ -245,7 +292,7 @@ func (f *File) hole(buf []byte, st *Status) (int, error) {
 		f.w.stats.nulBytes.Add(uint64(p - off))
 		r.jump(p)
 		f.nulTo, f.pending = 0, 0
-		m, err := pread(f.fd, buf, r.base-int64(r.anchorLen))
+		m, err := f.pread(buf, r.base-int64(r.anchorLen))
 		if err != nil {
 			return 0, err
 		}
@@ -264,8 +311,8 @@ func (f *File) startAgain() {
 	off := f.rd.offset()
 	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - off
 	f.w.stats.truncations.Add(1)
-	f.w.stats.lostBytes.Add(uint64(max(lost, 0)))
-	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off, "unread_bytes_lost", max(lost, 0))
+	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off)
+	f.w.leave(truncation{f, f.Fingerprint(), f.Cursor(), lost})
 	f.rd.restart()
 	f.pending, f.nulTo, f.sizeSeen, f.countedTo = 0, 0, 0, 0
 }
@@ -290,6 +337,9 @@ func (f *File) needBytes(buf []byte, n int) int {
 // an encoding.
 func (f *File) Next() (l Line, ok bool) {
 	r := f.rd
+	if r == nil {
+		return Line{}, false
+	}
 	data := r.buf[r.pos:]
 	// The ordinary line. A NUL may begin a hole, 0xEF a byte order mark.
 	if len(data) > 0 && r.at.state == Fresh && data[0] != 0 && data[0] != 0xEF && f.dec == nil {
@@ -342,9 +392,9 @@ func (f *File) decode(l *Line, count bool) {
 	if f.dec == nil {
 		return
 	}
-	l.Bytes, f.replaced = f.dec.decode(l.Bytes)
+	l.Bytes, f.badRunes = f.dec.decode(l.Bytes)
 	if count {
-		f.w.stats.replaced.Add(uint64(f.replaced))
+		f.w.stats.replaced.Add(uint64(f.badRunes))
 	}
 }
 
@@ -376,13 +426,13 @@ func (f *File) uncount() {
 	if f.odd.oversize {
 		f.w.stats.oversize[f.rule.oversize].Add(^uint64(0))
 	}
-	f.w.stats.replaced.Add(-uint64(f.replaced))
-	f.odd, f.replaced, f.countedTo = piece{}, 0, 0
+	f.w.stats.replaced.Add(-uint64(f.badRunes))
+	f.odd, f.badRunes, f.countedTo = piece{}, 0, 0
 }
 
 // Unfill drops what is filled and not handed out; the next Fill reads it again. buf must still hold it.
 func (f *File) Unfill() {
-	if f.rd.buf != nil {
+	if f.rd != nil && f.rd.buf != nil {
 		f.rd.settle()
 		f.pending = 0
 	}

@@ -1,7 +1,6 @@
 package tail
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/cespare/xxhash/v2"
@@ -110,17 +109,20 @@ func (r *reading) cursor() Cursor {
 	return c
 }
 
+// readAt reads up to len(buf) bytes at off; fewer only at the end.
+type readAt func(buf []byte, off int64) (int, error)
+
 // load takes head and anchor for c.Offset from the file, and the line state from c.
-func (r *reading) load(fd int, c Cursor) error {
+func (r *reading) load(read readAt, c Cursor) error {
 	r.restart()
 	r.base = c.Offset
 	r.at, r.note, r.noteAt = lineAt{state: c.State, part: c.Part}, c.Note, c.Offset
-	head, err := pread(fd, r.head[:min(prefixBytesMax, c.Offset)], 0)
+	head, err := read(r.head[:min(prefixBytesMax, c.Offset)], 0)
 	if err != nil {
 		return err
 	}
 	last := min(anchorBytesMax, c.Offset)
-	anchor, err := pread(fd, r.anchor[:last], c.Offset-last)
+	anchor, err := read(r.anchor[:last], c.Offset-last)
 	if err != nil {
 		return err
 	}
@@ -130,11 +132,11 @@ func (r *reading) load(fd int, c Cursor) error {
 
 // resume loads head and anchor for c and tells whether the file has the bytes that fp and c remember: whether
 // reading may go on at c.Offset. Less than remembered is never enough.
-func (r *reading) resume(fd int, fp Fingerprint, c Cursor) (bool, error) {
+func (r *reading) resume(read readAt, fp Fingerprint, c Cursor) (bool, error) {
 	if c.Offset < 0 || c.AnchorBytes > anchorBytesMax || int64(c.AnchorBytes) > c.Offset || fp.PrefixBytes > prefixBytesMax {
 		return false, nil // not written by this package
 	}
-	if err := r.load(fd, c); err != nil {
+	if err := r.load(read, c); err != nil {
 		return false, err
 	}
 	if int64(r.headLen) < min(prefixBytesMax, c.Offset) || int64(r.anchorLen) < min(anchorBytesMax, c.Offset) {
@@ -142,7 +144,7 @@ func (r *reading) resume(fd int, fp Fingerprint, c Cursor) (bool, error) {
 	}
 	if n := int(fp.PrefixBytes); n > 0 {
 		// A fingerprint told later than the cursor covers bytes above the offset.
-		m, err := pread(fd, r.scratch[:n], 0)
+		m, err := read(r.scratch[:n], 0)
 		if err != nil {
 			return false, err
 		}
@@ -154,15 +156,6 @@ func (r *reading) resume(fd int, fp Fingerprint, c Cursor) (bool, error) {
 		return false, nil
 	}
 	return true, nil
-}
-
-// replaced tells whether the head of the file is no longer what was read there.
-func (r *reading) replaced(fd int) (bool, error) {
-	n, err := pread(fd, r.scratch[:r.headLen], 0)
-	if err != nil {
-		return false, err
-	}
-	return !bytes.Equal(r.scratch[:n], r.head[:r.headLen]), nil
 }
 
 // prefix returns the hash of the head and its length.

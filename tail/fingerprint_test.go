@@ -63,7 +63,7 @@ func FuzzResume(f *testing.F) {
 		}
 		want := changed < 0 || changed >= stop || changed >= int(fp.PrefixBytes) && changed < stop-int(c.AnchorBytes)
 		var again reading
-		if got, err := again.resume(fd, fp, c); err != nil || got != want {
+		if got, err := again.resume(readFD(fd), fp, c); err != nil || got != want {
 			t.Fatalf("resume at %d with byte %d changed = %v, %v", stop, changed, got, err)
 		}
 		if want && again.cursor() != c && changed < stop-anchorBytesMax {

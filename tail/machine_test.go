@@ -39,6 +39,7 @@ type machine struct {
 	onTruncated func(*File)
 	hold        bool // read but do not release
 	bootedAt    time.Time
+	unsorted    bool
 }
 
 func newMachine(t *testing.T, inotify bool) *machine {
@@ -176,7 +177,9 @@ func (m *machine) poll() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	slices.Sort(m.told)
+	if !m.unsorted {
+		slices.Sort(m.told)
+	}
 	for _, s := range m.told {
 		m.out.WriteString(s + "\n")
 	}

@@ -63,7 +63,9 @@ func (w *Watcher) follow(f *File) {
 	s := &f.src
 	if s.at != "" {
 		if st, err := statPath(s.at); err == nil && s.st.is(&st) {
-			w.note(f, st)
+			if w.note(f, st); s.torn && w.now().Sub(s.changedAt) >= w.keep.moved {
+				w.forget(f)
+			}
 			return
 		}
 		s.at = ""
@@ -77,6 +79,9 @@ func (w *Watcher) follow(f *File) {
 	}
 	now := w.now()
 	if s.lostSince.IsZero() {
+		if w.followCopy(f) {
+			return
+		}
 		s.lostSince = now
 		w.countLost(f)
 	}
@@ -85,13 +90,25 @@ func (w *Watcher) follow(f *File) {
 	}
 }
 
-// countLost tells a source that vanished with bytes that were seen and not read.
-func (w *Watcher) countLost(f *File) {
+// unread returns how many bytes of size were not read.
+func (f *File) unread(size int64) int64 {
 	end := f.cursorOffset() + int64(f.pending)
 	if f.pending > 0 && !f.noFlush {
 		end = f.cursorOffset()
 	}
-	if lost := f.src.st.size - max(end, f.nulTo); lost > 0 && f.src.skip == "" {
+	return size - max(end, f.nulTo)
+}
+
+// countLost tells a source that vanished with bytes that were seen and not read.
+func (w *Watcher) countLost(f *File) {
+	if f.src.packed != "" {
+		if !f.src.finished {
+			w.stats.lostFiles.Add(1)
+			w.log.Warn("compressed copy could not be read to its end: the rest of it is lost", "path", f.Path(), "copy", f.src.at, "source", f.ID(), "offset", f.cursorOffset())
+		}
+		return
+	}
+	if lost := f.unread(f.src.st.size); lost > 0 && f.src.skip == "" {
 		w.stats.lostFiles.Add(1)
 		w.stats.lostBytes.Add(uint64(lost))
 		w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
@@ -145,7 +162,7 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 func (w *Watcher) searchStrays() {
 	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
-		if w.strayFound(f) {
+		if w.strayFound(f) || f.src.key.block >= 0 && w.strayCopy(f) {
 			continue
 		}
 		w.tellStray(f)
@@ -162,7 +179,7 @@ func (w *Watcher) tellStray(f *File) {
 	}
 	f.src.lostSince = w.now()
 	if f.src.key.block >= 0 {
-		w.stats.lostFiles.Add(1)
+		w.stats.vanished.Add(1)
 		w.log.Warn("file vanished while it was not watched: what was written to it after the offset is lost, if anything was", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	}
 }
@@ -179,11 +196,7 @@ func (w *Watcher) strayFound(f *File) bool {
 	if block < 0 {
 		return false // its block is gone from the config: only a pattern can find it
 	}
-	dirs := []string{parent(f.Path()), parent(realPath(f.Path())), realPath(parent(f.Path()))}
-	for i, dir := range dirs {
-		if i > 0 && (dir == dirs[0] || dir == dirs[i-1]) {
-			continue
-		}
+	for _, dir := range dirsOf(f.Path()) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
 			if sib.st.ino != f.fp.Ino || w.sources[k] != nil || !bornTogether(sib.st.born, f.fp.Born) {
@@ -192,13 +205,16 @@ func (w *Watcher) strayFound(f *File) bool {
 			if f.cur.Offset == 0 && f.fp.Born == 0 && !rotatedName(f.Path(), sib.path) {
 				continue // nothing but an inode number speaks for it
 			}
+			if _, kind := w.headOf(sib); kind != "" {
+				continue // strayCopy looks into it
+			}
 			fd, err := w.openRead(sib.path)
 			if err != nil {
 				w.cannot(sib.path, err)
 				continue
 			}
 			var r reading
-			same, err := r.resume(fd, f.fp, f.cur)
+			same, err := r.resume(readFD(fd), f.fp, f.cur)
 			closeFD(fd)
 			c := found{candidate{block: block, path: f.Path()}, k, sib.st}
 			s := &f.src
@@ -229,6 +245,21 @@ func (w *Watcher) forget(f *File) {
 	if s.lostSince.IsZero() {
 		w.countLost(f)
 	}
+	w.retire(f)
+}
+
+// retire drops a source that has nothing more to give.
+func (w *Watcher) retire(f *File) {
+	w.drop(f)
+	if id := f.ID(); id != 0 {
+		w.handler.Gone(id)
+	}
+}
+
+// drop takes f out of everything that knows it.
+func (w *Watcher) drop(f *File) {
+	s := &f.src
+	f.letNext()
 	w.closeFile(f)
 	if s.waiting {
 		s.waiting = false
@@ -243,9 +274,6 @@ func (w *Watcher) forget(f *File) {
 		if w.byPath[p] == f {
 			delete(w.byPath, p)
 		}
-	}
-	if id := f.ID(); id != 0 {
-		w.handler.Gone(id)
 	}
 }
 

@@ -16,7 +16,15 @@ func (w *Watcher) admit() {
 	queue := w.waiting
 	w.waiting = nil
 	full := false
+	var behind []*File // wait to be unpacked, one at a time for the memory that takes; so do their younger generations
 	for _, f := range queue {
+		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || slices.ContainsFunc(behind, f.isYounger) {
+			if busy {
+				behind = append(behind, f)
+			}
+			w.waiting = append(w.waiting, f)
+			continue
+		}
 		if f.fd < 0 && (full || !w.slot()) {
 			full = true
 			w.waiting = append(w.waiting, f)
@@ -32,10 +40,17 @@ func (w *Watcher) admit() {
 		w.stats.reading.Add(1)
 		w.handler.Open(f)
 	}
-	w.wanted.Store(len(w.waiting) > 0)
+	w.forgetFinished()
+	w.wanted.Store(full)
 	w.stats.waiting.Store(int64(len(w.waiting)))
 	w.stats.open.Store(int64(len(w.open)))
 	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths)))
+}
+
+// isYounger tells whether f may be a later generation of what old is one of.
+func (f *File) isYounger(old *File) bool {
+	a, b := old.Path(), f.Path()
+	return f.src.key.block == old.src.key.block && parent(a) == parent(b) && (rotatedName(a, b) || rotatedName(b, a))
 }
 
 // slot tells whether a descriptor is free, closing quiet files if need be.
@@ -81,8 +96,14 @@ func (w *Watcher) prepare(f *File) *File {
 		closeFD(fd) // renamed or replaced since the scan: the next one finds both
 		return nil
 	}
+	if s.packed != "" {
+		f.fd, f.unpack = fd, newUnpacker(fd, s.packed)
+		w.open[f] = struct{}{}
+		w.unpacking++
+		return f
+	}
 	r := &reading{}
-	same, err := r.resume(fd, f.fp, f.cur)
+	same, err := r.resume(readFD(fd), f.fp, f.cur)
 	if err != nil {
 		closeFD(fd)
 		w.cannot(path, err)
@@ -90,6 +111,11 @@ func (w *Watcher) prepare(f *File) *File {
 	}
 	w.note(f, st)
 	if !same {
+		if s.missing && f.copy {
+			closeFD(fd)
+			w.retire(f)
+			return nil
+		}
 		if s.missing {
 			// Not the file any more: it went, and its number was used again.
 			closeFD(fd)
@@ -120,8 +146,8 @@ func (w *Watcher) prepare(f *File) *File {
 func (w *Watcher) truncatedClosed(f *File, r *reading) {
 	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - f.cur.Offset
 	w.stats.truncations.Add(1)
-	w.stats.lostBytes.Add(uint64(max(lost, 0)))
-	w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset, "unread_bytes_lost", max(lost, 0))
+	w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
+	w.leave(truncation{f, f.fp, f.cur, lost})
 	r.restart()
 	f.cur = Cursor{}
 	f.pending, f.nulTo, f.sizeSeen, f.restarted = 0, 0, 0, true
@@ -171,12 +197,35 @@ func (w *Watcher) closeFile(f *File) {
 	if f.fd < 0 {
 		return
 	}
-	f.cur = f.rd.cursor()
-	f.Fingerprint()
-	f.rd = nil
+	if f.unpack != nil {
+		w.unpacking--
+	}
+	f.letGoOfFD()
+	delete(w.open, f)
+}
+
+// tellDeleted counts what is lost with the descriptor of a deleted file: at the end of Run.
+func (f *File) tellDeleted() {
+	st, err := statFD(f.fd)
+	if err != nil || st.nlink > 0 || f.unpack != nil {
+		return
+	}
+	if lost := f.unread(st.size); lost > 0 {
+		f.w.stats.lostFiles.Add(1)
+		f.w.stats.lostBytes.Add(uint64(lost))
+		f.w.log.Warn("deleted file could not be read to its end before the agent stopped", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
+	}
+}
+
+// letGoOfFD closes what is open; its cursor stays.
+func (f *File) letGoOfFD() {
+	f.cur, f.fp = f.Cursor(), f.Fingerprint()
+	if f.unpack != nil {
+		f.unpack.close()
+	}
+	f.rd, f.unpack = nil, nil
 	closeFD(f.fd)
 	f.fd = -1
-	delete(w.open, f)
 }
 
 // closeFD closes a descriptor that was only read from: an error means nothing.
@@ -224,7 +273,7 @@ func (w *Watcher) startAtEnd(f *File) {
 		c.Offset, c.State = from+int64(n), Discard // amid a long line: what is left of it is no record
 	}
 	var r reading
-	if err := r.load(fd, c); err != nil {
+	if err := r.load(readFD(fd), c); err != nil {
 		w.cannot(f.Path(), err)
 		return
 	}

@@ -70,6 +70,9 @@ func (w *Watcher) rescue(list []rotation) {
 				!generationName(r.after.path, sib.path) || w.copied(sib, r.after) {
 				continue
 			}
+			if _, kind := w.headOf(sib); kind != "" {
+				continue
+			}
 			f := w.newFile(k.block, r.after.path)
 			w.enter(f, found{candidate{block: k.block, path: r.after.path}, k, sib.st})
 			w.byPath[r.after.path] = w.sources[r.after.key]
@@ -115,7 +118,7 @@ func (w *Watcher) copied(sib sibling, c found) bool {
 	}
 	for _, same := range w.strays {
 		for _, f := range same {
-			if f.Path() == c.path && f.cur.Offset > 0 && resumes(sib.path, f) {
+			if f.Path() == c.path && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur) {
 				return true
 			}
 		}
@@ -123,15 +126,15 @@ func (w *Watcher) copied(sib sibling, c found) bool {
 	return false
 }
 
-// resumes tells whether the file at path holds what the spool remembers of f.
-func resumes(path string, f *File) bool {
-	fd, err := f.w.openRead(path)
+// resumes tells whether the file at path holds what fp and cur remember.
+func (w *Watcher) resumes(path string, fp Fingerprint, cur Cursor) bool {
+	fd, err := w.openRead(path)
 	if err != nil {
 		return false
 	}
 	defer closeFD(fd)
 	var r reading
-	same, err := r.resume(fd, f.fp, f.cur)
+	same, err := r.resume(readFD(fd), fp, cur)
 	return err == nil && same
 }
 

@@ -29,7 +29,7 @@ func (w *Watcher) cutByCrash(fd int, f *File, st fileStat) (Cursor, bool) {
 		c.State, c.Part = Continued, 1
 	}
 	var r reading
-	if err := r.load(fd, c); err != nil {
+	if err := r.load(readFD(fd), c); err != nil {
 		return Cursor{}, false
 	}
 	return r.cursor(), true
@@ -77,7 +77,7 @@ func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
 			return nil, false
 		}
 		var r reading
-		same, err := r.resume(fd, f.fp, f.cur)
+		same, err := r.resume(readFD(fd), f.fp, f.cur)
 		closeFD(fd)
 		if err != nil {
 			w.cannot(c.path, err)

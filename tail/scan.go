@@ -35,6 +35,7 @@ type source struct {
 	retryAt   time.Time
 	changedAt time.Time
 	lostSince time.Time // missing and closed: no name was found since then
+	copySource
 }
 
 // found is a file no source is known for yet.
@@ -180,24 +181,40 @@ func (w *Watcher) realPath(path string, link bool) string {
 
 // resolve finds out what the fresh files are: known from the spool, or new.
 func (w *Watcher) resolve(fresh []found) {
+	var others []found
 	for _, c := range fresh {
 		f, ok := w.adopt(c)
 		if !ok {
 			continue // cannot be told yet: the next scan finds it again
 		}
 		if f == nil {
-			f = w.newFile(c.block, c.path)
-			w.enter(f, c)
-			switch {
-			case w.blocks[c.block].StartAtEnd && w.scans == 1:
-				w.startAtEnd(f)
-			case w.old(f):
-				w.ignore(f)
-			}
+			others = append(others, c)
+			continue
 		}
 		f.src.seen, f.src.seenAt = w.scans, w.wall
 		w.buryReused(c)
 	}
+	w.settleTruncated()
+	for _, c := range others {
+		if f := w.sources[c.key]; f != nil {
+			w.sight(f, c.candidate, c.st) // found as a copy just now
+			continue
+		}
+		if w.mayBeCopy(c) {
+			continue // it waits for its original, or cannot be told yet
+		}
+		f := w.newFile(c.block, c.path)
+		w.enter(f, c)
+		switch {
+		case w.blocks[c.block].StartAtEnd && w.scans == 1:
+			w.startAtEnd(f)
+		case w.old(f):
+			w.ignore(f)
+		}
+		f.src.seen, f.src.seenAt = w.scans, w.wall
+		w.buryReused(c)
+	}
+	w.forgetDoubts()
 }
 
 // old tells whether a new file is older than its block wants.
@@ -218,13 +235,20 @@ func (w *Watcher) ignore(f *File) {
 func (w *Watcher) buryReused(c found) {
 	for _, f := range w.strayFor(c) {
 		if f.src.key.block == c.key.block && f.fp.Dev == c.key.dev {
-			w.lostStray(f)
+			w.bury(f)
 		}
 	}
 	for _, f := range slices.Clone(w.strays[c.key.ino]) {
 		if f.fp.Dev == c.key.dev && !bornTogether(f.fp.Born, c.st.born) {
-			w.lostStray(f)
+			w.bury(f)
 		}
+	}
+}
+
+// bury is for a file of the spool that is gone for sure: only a copy can be left of it.
+func (w *Watcher) bury(f *File) {
+	if f.src.key.block < 0 || !w.strayCopy(f) {
+		w.lostStray(f)
 	}
 }
 
@@ -257,9 +281,12 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 	if st, err := statFD(fd); err != nil || !st.is(&c.st) {
 		return nil, false // replaced since it was looked at
 	}
+	if _, kind := w.headOf(sibling{c.path, c.st}); kind != "" {
+		return nil, true // buryReused looks whether it is the copy that the spool knows
+	}
 	for _, f := range list {
 		var r reading
-		same, err := r.resume(fd, f.fp, f.cur)
+		same, err := r.resume(readFD(fd), f.fp, f.cur)
 		if err != nil {
 			w.cannot(c.path, err)
 			return nil, false
@@ -291,6 +318,7 @@ func (w *Watcher) startOver(f *File, c found) {
 	w.stats.truncations.Add(1)
 	w.log.Warn("file was truncated or rewritten while it was not watched: it is read again from its start", "path", c.path, "source", f.ID(), "offset", f.cur.Offset)
 	w.unstray(f)
+	w.leave(truncation{f, f.fp, f.cur, 0})
 	f.cur, f.fp, f.restarted = Cursor{}, Fingerprint{}, true
 	w.enter(f, c)
 }
@@ -338,8 +366,12 @@ func (f *File) due(now time.Time) bool {
 		return !s.st.same(&s.checked)
 	case s.st.ctime == s.deniedAs && now.Before(s.retryAt):
 		return false
+	case s.packed != "":
+		return !s.finished && !(s.torn && s.st.same(&s.checked))
 	case f.ID() == 0:
 		return true // even if empty: once handed out it has a number, and is found again if it is renamed while we are away
+	case f.restarted:
+		return true // so that the spool forgets the cursor in what is gone
 	case s.st.size == 0 && f.cursorOffset() == 0:
 		return false
 	case !s.st.same(&s.checked):
@@ -368,8 +400,18 @@ func (w *Watcher) queueDue() {
 		}
 	}
 	slices.SortFunc(w.waiting[first:], func(a, b *File) int {
-		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
+		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), trueFirst(a.src.missing, b.src.missing), cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
 	})
+}
+
+func trueFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	}
+	return 1
 }
 
 // queue queues one file if it is due.

@@ -12,19 +12,24 @@ package tail
 //	age FILE DURATION       sets its modification time that long back
 //	lchown UID FILE         gives a file or symlink away
 //	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
+//	gzip FILE, zstd FILE    compress to FILE.gz, FILE.zst, which keeps the time of the last write; rm FILE
+//	damage FILE N           cut a file to N bytes, keeping its times
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
+//	unsorted                from now on polls print in the order of reading
 //	hold on|off             whether the reader keeps files at their end
 //	gone                    prints the sources that were told to be forgotten since the last time
+//	tick                    waits until the clock of the file system has moved
 //	sleep DURATION          moves the clock
 //	restart [KEY=VALUE]     a new watcher with the cursors that were read so far
 //	reboot                  a restart, with the machine started after all that was done before
 //	stats                   prints counters that are not 0
 //
-// What one poll prints is sorted: the order between files is not promised.
+// What one poll prints is sorted, unless told otherwise: the order between files is not promised.
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -36,6 +41,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output of scripts")
@@ -191,8 +199,12 @@ func (m *machine) step(words []string) error {
 		return m.block(args)
 	case "poll":
 		m.poll()
+	case "unsorted":
+		m.unsorted = true
 	case "hold":
 		m.hold = args[0] == "on"
+	case "tick":
+		time.Sleep(12 * time.Millisecond)
 	case "sleep":
 		d, err := time.ParseDuration(args[0])
 		m.ahead += d
@@ -247,6 +259,14 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 			return err
 		}
 		return os.WriteFile(path(1), data, 0o644)
+	case "gzip", "zstd":
+		return pack(verb, path(0))
+	case "damage":
+		n, err := strconv.ParseInt(args[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		return keepingTimes(path(0), path(0), func() error { return os.Truncate(path(0), n) })
 	case "ln":
 		return os.Link(path(0), path(1))
 	case "symlink":
@@ -290,6 +310,47 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 		return os.Truncate(path(0), n)
 	}
 	return fmt.Errorf("unknown step %q", verb)
+}
+
+// pack compresses a file as gzip and zstd do.
+func pack(with, path string) error {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	var b bytes.Buffer
+	to := path + ".gz"
+	if with == "gzip" {
+		z := gzip.NewWriter(&b)
+		_, err = z.Write(data)
+		err = errors.Join(err, z.Close())
+	} else {
+		to = path + ".zst"
+		var z *zstd.Encoder
+		if z, err = zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(64<<10)); err == nil {
+			_, err = z.Write(data)
+			err = errors.Join(err, z.Close())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if err := keepingTimes(path, to, func() error { return os.WriteFile(to, b.Bytes(), 0o644) }); err != nil {
+		return err
+	}
+	return os.Remove(path)
+}
+
+// keepingTimes gives the file at to the time of the last write that the one at from had before do.
+func keepingTimes(from, to string, do func() error) error {
+	st, err := os.Stat(from)
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	return os.Chtimes(to, st.ModTime(), st.ModTime())
 }
 
 func appendTo(path, text string) error {

@@ -76,6 +76,11 @@ func pread(fd int, buf []byte, off int64) (n int, err error) {
 	return max(n, 0), err
 }
 
+// readFD is pread of fd.
+func readFD(fd int) readAt {
+	return func(buf []byte, off int64) (int, error) { return pread(fd, buf, off) }
+}
+
 func retry(call func() error) error {
 	for {
 		if err := call(); !errors.Is(err, unix.EINTR) {

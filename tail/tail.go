@@ -7,8 +7,11 @@
 //	look.go     looks at what may have changed some of the files and directories at rest, all that are busy
 //	scan.go     paths -> sources              all of them: new, known, renamed, replaced, vanished
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
+//	copies.go   what is left in a copy        truncated, compressed or deleted before it was read
+//	original.go new files that are copies     wait for their original
 //	file.go     Fill, Next, Flush             one reader's view of one open source
 //	hold.go     Keep, Hold, Done              for records of several lines
+//	unpack.go   gzip, zstd -> bytes           of a compressed copy
 //	split.go    bytes -> lines                pure
 //	encoding.go lines -> UTF-8                if the block has an encoding
 //
@@ -197,7 +200,8 @@ type Stats struct {
 	BytesRead          uint64 // filled, re-read partial lines included
 	Truncations        uint64
 	LostBytes          uint64 // bytes known to have existed that went before they could be read
-	LostFiles          uint64 // sources that vanished with (possibly) unread bytes
+	LostFiles          uint64 // sources that vanished with unread bytes, LostBytes of them as far as that is known
+	VanishedFiles      uint64 // sources that vanished while nobody watched: whether anything was written after their offset cannot be known
 	StartedOver        uint64 // known sources that had to be read again from 0 at start
 	IgnoredFiles       uint64 // older than IgnoreOlder when they were found
 	SkippedFiles       uint64 // not regular, or compressed

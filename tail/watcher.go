@@ -55,6 +55,10 @@ type Watcher struct {
 	warned     map[string]string
 	refused    refused
 	siblings   map[string][]sibling
+	peeks      map[key]peeked // heads of files that may be copies; block is 0
+	unpacking  int            // open sources that are compressed
+	finished   []*File        // compressed ones that were read to their end
+	doubts     map[key]doubt
 
 	scans    uint64    // full ones
 	wall     int64     // clock at the start of the last scan, nanoseconds
@@ -88,10 +92,11 @@ type Watcher struct {
 	wanted atomic.Bool
 	stats  counters
 
-	mu       sync.Mutex
-	released []*File
-	ended    bool
-	wake     chan struct{}
+	mu        sync.Mutex
+	released  []*File
+	truncated []truncation
+	ended     bool
+	wake      chan struct{}
 }
 
 type keepTimes struct{ idle, moved, unseen time.Duration }
@@ -99,7 +104,7 @@ type keepTimes struct{ idle, moved, unseen time.Duration }
 // counters are written by Run and by readers.
 type counters struct {
 	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
-	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced                                             atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced, vanished                                   atomic.Uint64
 	oversize                                                                                                       [3]atomic.Uint64
 
 	files, open, reading, waiting, missing, unreadable, unread, openMax, watches atomic.Int64
@@ -111,7 +116,8 @@ func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
-		warned: map[string]string{}, refused: refused{paths: map[string]bool{}}, open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
+		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, refused: refused{paths: map[string]bool{}},
+		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots,
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
@@ -229,6 +235,7 @@ func (w *Watcher) end() {
 	}
 	for f := range w.open {
 		if !f.src.out {
+			f.tellDeleted()
 			w.closeFile(f)
 		}
 	}
@@ -240,9 +247,8 @@ func (w *Watcher) giveBack(f *File) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ended {
-		f.cur, f.fp, f.rd = f.rd.cursor(), f.Fingerprint(), nil
-		_ = unix.Close(f.fd) // nothing was written
-		f.fd = -1
+		f.tellDeleted()
+		f.letGoOfFD()
 		return
 	}
 	w.released = append(w.released, f)
@@ -264,11 +270,15 @@ func (w *Watcher) takeBack() {
 		if st, err := statFD(f.fd); err == nil {
 			w.note(f, st)
 		}
+		if w.settleCopy(f) {
+			continue
+		}
 		if w.wanted.Load() && !f.src.missing {
 			w.closeFile(f) // others wait for its descriptor: if it has more to read, it waits behind them
 		}
 		w.queue(f)
 	}
+	w.settleTruncated()
 }
 
 // onEvents takes what inotify has to say, at most eventsMax events, and tells whether a directory changed.
@@ -349,7 +359,7 @@ func (w *Watcher) Stats() Stats {
 		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
 		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
 		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
-		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(),
+		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(), VanishedFiles: c.vanished.Load(),
 	}
 }
 

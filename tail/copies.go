@@ -1,0 +1,339 @@
+package tail
+
+// Copies. What was not read of a file before it was truncated (copytruncate), compressed or moved away is read from
+// another file beside it that holds the same bytes: the same head, and the same bytes before the cursor. In a compressed
+// copy only the head is compared here; whether the rest agrees shows when its reader has unpacked its way to the cursor.
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+)
+
+// copySource is what a source remembers about being read from a copy.
+type copySource struct {
+	packed   string      // compressed with this: offsets are those of the unpacked bytes
+	was      Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
+	not      []key       // copies that turned out to be of other files
+	younger  bool        // once it is sure that this is the copy, younger generations are looked for
+	torn     bool        // the copy ends in the middle; it is tried again when it changes
+	finished bool        // it was read to its end
+}
+
+// truncation is a file whose content went while (perhaps) some of it was unread.
+type truncation struct {
+	f    *File
+	fp   Fingerprint
+	cur  Cursor
+	lost int64 // bytes known to have been there behind the cursor
+}
+
+// peeked is the head of a file as it was when last looked at.
+type peeked struct {
+	st   fileStat
+	head []byte
+	kind string
+}
+
+const peeksMax = 4096 // heads remembered
+
+// headOf returns the first bytes of a sibling, unpacked, and the compression.
+func (w *Watcher) headOf(sib sibling) (head []byte, kind string) {
+	k := key{0, sib.st.dev, sib.st.ino}
+	if p, ok := w.peeks[k]; ok && p.st.same(&sib.st) && p.st.is(&sib.st) {
+		return p.head, p.kind
+	}
+	head, kind, err := w.peek(sib.path)
+	if err != nil {
+		w.cannot(sib.path, err)
+		return nil, ""
+	}
+	if len(w.peeks) >= peeksMax {
+		clear(w.peeks)
+	}
+	w.peeks[k] = peeked{sib.st, head, kind}
+	return head, kind
+}
+
+func beginsLike(head []byte, fp Fingerprint) bool {
+	n := int(fp.PrefixBytes)
+	return n > 0 && n <= len(head) && xxhash.Sum64(head[:n]) == fp.Prefix
+}
+
+// copyFound is a file that holds, or may hold, what a cursor stands in.
+type copyFound struct {
+	found
+	at   string // its own name
+	kind string // of compression, "" for none
+	sure bool   // no other file may be the copy
+}
+
+// findCopy looks beside path for another file with the bytes that fp and cur remember, the oldest first. One that is not
+// compressed must have at least plainBytesMin of them: programs begin their logs alike.
+func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, plainBytesMin int64, not []key) (best copyFound, ok bool) {
+	candidates := 0
+	for _, dir := range dirsOf(path) {
+		for _, sib := range w.siblingsIn(dir) {
+			k := key{block, sib.st.dev, sib.st.ino}
+			if !rotatedName(path, sib.path) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
+				continue
+			}
+			if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out) {
+				continue
+			}
+			head, kind := w.headOf(sib)
+			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib.path, fp, cur)) {
+				continue
+			}
+			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, kind == ""}
+			if this.sure || k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born {
+				this.sure = true // or it was read from before
+				return this, true
+			}
+			candidates++
+			if !ok || sib.st.mtime < best.st.mtime {
+				best, ok = this, true
+			}
+		}
+	}
+	best.sure = candidates == 1
+	return best, ok
+}
+
+// dirsOf lists the directories where other generations of path may be.
+func dirsOf(path string) []string {
+	dirs := []string{parent(path), parent(realPath(path)), realPath(parent(path))}
+	slices.Sort(dirs)
+	return slices.Compact(dirs)
+}
+
+// enterCopy makes c the file that f is read from.
+func (w *Watcher) enterCopy(f *File, c copyFound) {
+	if g := w.sources[c.key]; g != nil && g.src.st.is(&c.st) {
+		w.drop(g) // it was found, but never handed out
+	} else if g != nil {
+		w.forget(g) // the inode number was used again
+	}
+	owner := w.byPath[c.path]
+	f.copy, f.src.packed, f.src.was = true, c.kind, f.fp
+	w.enter(f, c.found)
+	if owner != nil && owner != f {
+		w.byPath[c.path], w.byPath[f.src.real] = owner, owner
+	}
+	f.src.missing, f.src.at, f.src.lostSince = true, c.at, time.Time{}
+	f.gone.Store(true)
+	w.heat(f)
+	w.rescan = true
+	w.log.Info("what is unread of a file is read from a copy of it", "path", c.path, "copy", c.at, "source", f.ID(), "offset", f.cur.Offset)
+}
+
+// strayCopy looks for a source of the spool whose file is gone among the copies.
+func (w *Watcher) strayCopy(f *File) bool {
+	c, ok := w.findCopy(f.src.key.block, f.Path(), f.fp, f.cur, copyBytesMin, f.src.not)
+	if !ok {
+		return false
+	}
+	w.unstray(f)
+	w.enterCopy(f, c)
+	if f.src.younger = !c.sure; c.sure {
+		w.rescueLater(c)
+	}
+	return true
+}
+
+// followCopy is strayCopy for a file that vanished while it was known, if it may have held more than was read.
+func (w *Watcher) followCopy(f *File) bool {
+	s := &f.src
+	if s.packed != "" || f.ID() == 0 {
+		return false
+	}
+	c, ok := w.findCopy(s.key.block, f.Path(), f.fp, f.cur, copyBytesMin, s.not)
+	if !ok || f.unread(s.st.size) <= 0 && s.st.mtime/int64(time.Second) == c.st.mtime/int64(time.Second) {
+		return false // programs that compress keep the time of the last write: nothing came after it was looked at
+	}
+	delete(w.sources, s.key)
+	w.enterCopy(f, c)
+	return true
+}
+
+// leave notes that the content of f went. f is held back until what was unread has been looked for, and read.
+func (w *Watcher) leave(t truncation) {
+	if t.cur.Offset == 0 {
+		w.countTruncated(t)
+		return
+	}
+	t.f.behind.Store(true)
+	w.mu.Lock()
+	w.truncated = append(w.truncated, t)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// countTruncated tells what is lost for sure.
+func (w *Watcher) countTruncated(t truncation) {
+	if t.lost > 0 {
+		w.stats.lostBytes.Add(uint64(t.lost))
+		w.log.Warn("file was truncated before it was read to its end, and no copy was found", "path", t.f.Path(), "source", t.f.ID(), "offset", t.cur.Offset, "unread_bytes_lost", t.lost)
+	}
+}
+
+// settleTruncated looks for the copies of files that were truncated.
+func (w *Watcher) settleTruncated() {
+	w.mu.Lock()
+	list := w.truncated
+	w.truncated = nil
+	w.mu.Unlock()
+	if len(list) > 0 {
+		w.siblings = nil
+	}
+	for _, t := range list {
+		block := t.f.src.key.block
+		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
+		if !ok {
+			w.countTruncated(t)
+			t.f.letGo()
+			continue
+		}
+		rest := w.newFile(block, t.f.Path())
+		rest.fp, rest.cur = t.fp, t.cur
+		rest.after = t.f
+		w.enterCopy(rest, c)
+		if rest.src.younger = !c.sure; c.sure {
+			w.rescueLater(c)
+		}
+		w.queue(rest)
+	}
+}
+
+// letGo ends that f is held back for what comes before it.
+func (f *File) letGo() {
+	f.behind.Store(false)
+	f.check.Store(true)
+	f.hint()
+}
+
+// letNext lets go of the file that waits for this one.
+func (f *File) letNext() {
+	if f.after != nil {
+		f.after.letGo()
+		f.after = nil
+	}
+}
+
+// settleCopy decides about a copy that a reader gave back, and tells whether that was all.
+func (w *Watcher) settleCopy(f *File) bool {
+	u, s := f.unpack, &f.src
+	switch {
+	case f.replaced && s.missing:
+		w.retire(f)
+	case u == nil:
+		return false
+	case u.other:
+		w.otherCopy(f)
+	case u.damage != nil:
+		w.stats.lostFiles.Add(1)
+		w.log.Warn("compressed copy is damaged: the rest of it is lost", "path", f.Path(), "copy", s.at, "source", f.ID(), "offset", f.cursorOffset(), "error", u.damage)
+		w.finish(f)
+	case u.ended && f.rd != nil && f.rd.offset()+int64(f.pending) == u.pos && f.Pending() == 0:
+		w.finish(f)
+	case u.torn:
+		s.torn = true
+		w.closeFile(f)
+		return false
+	default:
+		return false
+	}
+	return true
+}
+
+// finish is for a copy that was read to its end. It is told when its successor was handed out, so that after a crash one
+// of the two is still known.
+func (w *Watcher) finish(f *File) {
+	s := &f.src
+	if s.younger {
+		w.rescueLater(copyFound{found{candidate{block: s.key.block, path: f.Path()}, s.key, s.st}, s.at, s.packed, true})
+	}
+	s.finished = true
+	w.closeFile(f)
+	w.finished = append(w.finished, f)
+}
+
+func (w *Watcher) forgetFinished() {
+	for _, f := range w.finished {
+		if !f.src.forgotten {
+			w.forget(f)
+		}
+	}
+	w.finished = w.finished[:0]
+}
+
+// otherCopy is for a copy whose head is that of f and whose rest is not: the next one is tried.
+func (w *Watcher) otherCopy(f *File) {
+	s := &f.src
+	w.closeFile(f)
+	delete(w.sources, s.key)
+	s.not = append(s.not, s.key)
+	f.fp, s.packed = s.was, ""
+	if c, ok := w.findCopy(s.key.block, f.Path(), f.fp, f.cur, copyBytesMin, s.not); ok {
+		w.enterCopy(f, c)
+		w.queue(f)
+		return
+	}
+	f.letNext()
+	w.strays[f.fp.Ino] = append(w.strays[f.fp.Ino], f)
+	w.rescan = true
+}
+
+// rescueLater enters the generations that are younger than the copy c and were never seen: the path was rotated more than
+// once while nobody watched. Programs that compress keep the time of the last write.
+func (w *Watcher) rescueLater(c copyFound) {
+	for _, sib := range w.siblingsIn(parent(c.at)) {
+		k := key{c.block, sib.st.dev, sib.st.ino}
+		if sib.st.mtime <= c.st.mtime || !numbered(c.path, sib.path) || w.excluded[key{0, k.dev, k.ino}] {
+			continue
+		}
+		if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out || g.src.missing) {
+			continue
+		}
+		head, kind := w.headOf(sib)
+		if len(head) == 0 || w.knownHead(c, sib, head) || kind == "" && (w.mayBeStray(sib) || w.copied(sib, c.found)) {
+			continue
+		}
+		f := w.newFile(c.block, c.path)
+		f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(head), uint32(len(head))
+		if kind == "" {
+			f.fp = Fingerprint{}
+		}
+		w.enterCopy(f, copyFound{found{c.candidate, k, sib.st}, sib.path, kind, true})
+		w.stats.rescued.Add(1)
+	}
+}
+
+// numbered tells whether a file beside path is named as programs name its rotations: by number or date.
+func numbered(path, other string) bool {
+	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
+	return ok && len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && '0' <= rest[1] && rest[1] <= '9'
+}
+
+// knownHead tells whether a sibling is the copy of a source that is known by another name: the same head, and written
+// last at the same time (or not found yet).
+func (w *Watcher) knownHead(c copyFound, sib sibling, head []byte) bool {
+	for _, g := range w.sources {
+		if g.src.key.block == c.block && !g.src.out && beginsLike(head, g.fp) && g.src.st.mtime/int64(time.Second) == sib.st.mtime/int64(time.Second) {
+			return true
+		}
+	}
+	for _, same := range w.strays {
+		for _, g := range same {
+			if g.src.key.block == c.block && beginsLike(head, g.fp) {
+				return true
+			}
+		}
+	}
+	return false
+}

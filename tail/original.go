@@ -1,0 +1,124 @@
+package tail
+
+// New files that are copies of files that are being read: copytruncate under a pattern that finds the copies too. Such a
+// copy is not sent again. It waits until its original is truncated, and gives what was unread then (copies.go); if that
+// never happens, it has nothing to give.
+
+import (
+	"bytes"
+	"strings"
+	"time"
+)
+
+// copyYoung is how long a program that copies may take from making the file to writing into it.
+const copyYoung = 5 * time.Second
+
+// doubt is a new file that may be the copy of one that a reader holds. It is decided when the reader has looked at its file
+// once more: it would have noticed a truncation.
+type doubt struct {
+	fills uint64 // of the original, when that is so
+	scan  uint64 // that asked last
+}
+
+// mayBeCopy tells whether c holds, or may hold, what is read from its original.
+func (w *Watcher) mayBeCopy(c found) bool {
+	for _, f := range w.originals(c) {
+		switch {
+		case c.st.born != 0 && c.st.born <= f.src.st.born:
+			continue // older
+		case c.st.size == 0 && young(w.wall, &c.st, int64(copyYoung)) || f.behind.Load():
+			w.rescan = true
+		case w.equalSoFar(f, c):
+			w.rescan = w.rescan || young(w.wall, &c.st, int64(copyYoung))
+		case f.src.out:
+			if w.decided(f, c) {
+				continue
+			}
+			w.rescan = true
+		case c.st.size > 0 && f.cursorOffset() > 0 && w.resumes(c.path, f.Fingerprint(), f.Cursor()):
+			f.src.checked = fileStat{} // truncated, perhaps: it is looked at
+		default:
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// decided tells whether f, which a reader holds, was looked at since c was found.
+func (w *Watcher) decided(f *File, c found) bool {
+	d, asked := w.doubts[c.key]
+	fills := f.fills.Load()
+	if !asked {
+		d.fills = fills + 2 // one may be under way
+	}
+	d.scan = w.scans
+	w.doubts[c.key] = d
+	if fills >= d.fills {
+		return true
+	}
+	f.check.Store(true)
+	f.hint()
+	return false
+}
+
+// forgetDoubts drops those of files that are decided or gone.
+func (w *Watcher) forgetDoubts() {
+	for k, d := range w.doubts {
+		if d.scan != w.scans {
+			delete(w.doubts, k)
+		}
+	}
+}
+
+// originals lists the sources that c is named after.
+func (w *Watcher) originals(c found) (list []*File) {
+	dir := parent(c.path)
+	base := strings.TrimLeft(c.path[len(dir):], "/")
+	for i := 1; i < len(base); i++ {
+		if !strings.ContainsRune(".-_", rune(base[i])) {
+			continue
+		}
+		for j := i + 1; j <= len(base); j++ {
+			if j < len(base) && base[j] != '.' {
+				continue
+			}
+			path := join(dir, base[:i]+base[j:])
+			f := w.byPath[path]
+			if f != nil && f.src.key.block == c.block && f.src.key != c.key && f.Path() == path && f.ID() != 0 && f.src.packed == "" {
+				list = append(list, f)
+			}
+		}
+	}
+	return list
+}
+
+// equalSoFar tells whether c and the file of f agree as far as both go, at the start and at the end of that.
+func (w *Watcher) equalSoFar(f *File, c found) bool {
+	n := min(c.st.size, f.src.st.size)
+	if n == 0 || !f.src.out && f.cursorOffset() == 0 {
+		return false
+	}
+	fd := f.fd
+	if fd < 0 {
+		var err error
+		if fd, err = w.openRead(f.Path()); err != nil {
+			return false
+		}
+		defer closeFD(fd)
+	}
+	other, err := w.openRead(c.path)
+	if err != nil {
+		return false
+	}
+	defer closeFD(other)
+	var a, b [prefixBytesMax]byte
+	return sameBytes(fd, other, a[:], b[:], 0, n) && sameBytes(fd, other, a[:anchorBytesMax], b[:anchorBytesMax], max(0, n-anchorBytesMax), n)
+}
+
+func sameBytes(fd1, fd2 int, a, b []byte, off, end int64) bool {
+	n := min(end-off, int64(len(a)))
+	m1, err1 := pread(fd1, a[:n], off)
+	m2, err2 := pread(fd2, b[:n], off)
+	return err1 == nil && err2 == nil && int64(m1) == n && int64(m2) == n && bytes.Equal(a[:n], b[:n])
+}
