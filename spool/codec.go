@@ -43,6 +43,7 @@ const (
 	entryLaneState entryKind = 34 // next, head and last ack, set as they are
 	entryGaps      entryKind = 35 // numbers of gaps; the untold ones follow
 	entryUntold    entryKind = 36 // a gap that nobody was told of
+	entryFile      entryKind = 37 // size of this segment's file; the first entry
 )
 
 // position is a place in the log. Ordered by segment, then byte.

@@ -12,11 +12,17 @@ import (
 	"shipper/internal/vfs"
 )
 
-// TestFixtureV1 reads a spool that version 1.0 wrote: two segments with one of
-// every entry. The files must never be written anew for the same major version,
-// or nobody would notice that an old spool cannot be read any more.
-func TestFixtureV1(t *testing.T) {
-	const dir, golden = "testdata/v1", "testdata/v1.txt"
+// TestFixtures reads spools that versions 1.0 and 1.1 wrote: two segments with one
+// of every entry. The files must never be written anew for the same version, or
+// nobody would notice that an old spool cannot be read any more.
+func TestFixtures(t *testing.T) {
+	for _, version := range []string{"v1", "v1.1"} {
+		t.Run(version, func(t *testing.T) { testFixture(t, filepath.Join("testdata", version)) })
+	}
+}
+
+func testFixture(t *testing.T, dir string) {
+	golden := dir + ".txt"
 	if _, err := os.Stat(dir); *update && errors.Is(err, os.ErrNotExist) {
 		writeFixture(t, dir)
 	}
@@ -58,6 +64,9 @@ func TestFixtureV1(t *testing.T) {
 	for _, s := range r.Sources {
 		fmt.Fprintf(&got, "source %s\ncursor %+v\n", strconv.QuoteToASCII(fmt.Sprintf("%+v", s.Source)), s.Cursor)
 	}
+	for _, u := range l.Untold() {
+		fmt.Fprintf(&got, "untold %+v\n", u)
+	}
 	if err := errors.Join(rd.Close(), l.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +80,7 @@ func TestFixtureV1(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got.String() != string(want) {
-		t.Errorf("a spool of version 1.0 reads as\n%s\nwant\n%s", got.String(), want)
+		t.Errorf("%s reads as\n%s\nwant\n%s", dir, got.String(), want)
 	}
 }
 
@@ -102,6 +111,7 @@ func writeFixture(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	l, _ = mustOpen(t, memOptions(mem)) // a checkpoint with all of it
+	l.Told(1)
 	mustAppend(t, l, []Batch{testBatch(1, 5, 2, 50), testBatch(1, 7, 3, 50)}, &Commit{
 		Cursors: []Cursor{{Source: 1, Offset: 1000, State: Discard}},
 		Heads:   []Head{{Lane: 2, Index: 0, Top: 1}},

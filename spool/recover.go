@@ -173,6 +173,11 @@ func (r *recovery) readCheckpoint() error {
 			continue
 		}
 		r.base = i
+		if missing := r.state.fileBytes - f.fileSize; missing > 0 && i == len(r.found)-1 {
+			// Nothing tells what was in there: all of it is void.
+			r.noteDamage(Damage{Segment: f.number, Position: f.fileSize, Bytes: missing,
+				Reason: "the file was cut short: lines that were in the missing part are read again, and come twice if Kafka has them"})
+		}
 		return r.keepListed(segments)
 	}
 	// No checkpoint at all: the entries of all commits are what there is.

@@ -312,3 +312,95 @@ func TestTwoSegmentsOfOneNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestCutShort: somebody cut the newest segment short, below what was durable. What
+// was in there is void without a trace, so the start says that it was there.
+func TestCutShort(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, &Commit{Lanes: []Lane{{ID: 1}}})
+	mustSync(t, l)
+	for first := range uint64(3) {
+		mustAppend(t, l, []Batch{testBatch(1, first+1, 1, 100)}, &Commit{Acks: []Ack{{Lane: 1, First: first, Count: 1}}})
+		mustSync(t, l)
+	}
+	name := l.path(l.newest().name())
+	for _, c := range []struct {
+		size   int64
+		damage int
+		next   uint64
+	}{{testSegmentBytes, 0, 4}, {testSegmentBytes - 4096, 1, 4}, {640, 1, 1}} {
+		after := mem.Kill()
+		f, err := after.OpenFile(name, vfs.Write)
+		if err == nil {
+			err = errors.Join(f.Truncate(c.size), f.Sync(), f.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, r := mustOpen(t, memOptions(after))
+		if len(r.Damage) != c.damage || r.Lanes[0].Next != c.next {
+			t.Errorf("%d bytes: next %d, %+v", c.size, r.Lanes[0].Next, r.Damage)
+		}
+		if c.damage > 0 && (r.Damage[0].Bytes != testSegmentBytes-c.size || r.Damage[0].Position != c.size) {
+			t.Errorf("%d bytes: %+v", c.size, r.Damage[0])
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, r = mustOpen(t, memOptions(after)); len(r.Damage) > 0 {
+			t.Errorf("reported again: %+v", r.Damage)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLoneTear: the last commit alone is torn. It is told, if anything of it is
+// there.
+func TestLoneTear(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
+	mustSync(t, l)
+	at := l.newest().end
+	mustAppend(t, l, nil, &Commit{Cursors: []Cursor{{Source: 1, Offset: 7}}})
+	mem = mem.Kill()
+	if err := flip(mem, l.path(l.newest().name()), (at+commitHeaderBytes+3)*8); err != nil {
+		t.Fatal(err)
+	}
+	if _, r := mustOpen(t, memOptions(mem)); r.VoidBytes != blockBytes || r.Sources[0].Offset != 0 || len(r.Damage) > 0 {
+		t.Fatalf("%+v", r)
+	}
+}
+
+// TestRecoveryReadsHeaders: of a backlog of large batches a start reads the headers
+// and, behind the newest commit that says what is durable, no more.
+func TestRecoveryReadsHeaders(t *testing.T) {
+	read := int64(0)
+	o := memOptions(vfs.NewMem())
+	o.segmentBytes, o.MaxBytes = 4<<20, 64<<20
+	l, _ := mustOpen(t, o)
+	c := &Commit{Lanes: []Lane{{ID: 1}}}
+	for first := range uint64(100) {
+		mustAppend(t, l, []Batch{testBatch(1, first, 1, 200<<10)}, c)
+		mustSync(t, l)
+		c = nil
+	}
+	mustAppend(t, l, nil, nil)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	o.FS = countReads{o.FS, &read}
+	l, r := mustOpen(t, o)
+	if n := len(r.Lanes[0].Batches); n != 100 {
+		t.Fatalf("%d batches", n)
+	}
+	if most := int64(100*2*scanJumpBytes + 10*scanWindowBytes); read > most {
+		t.Errorf("read %d bytes of 20 MiB, at most %d are headers", read, most)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -172,7 +172,6 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 	if len(r.segments) > 0 {
 		before = r.newest().end
 	}
-	patchPreface(payload, preface{position{number, end}, before})
 	seed, err := r.newSeed()
 	if err != nil {
 		return err
@@ -181,6 +180,7 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 	if err != nil {
 		return err
 	}
+	patchCheckpoint(payload, preface{position{number, end}, before}, fileSize)
 	s := newSegment(number, seed, fileSize, end)
 	r.stage = appendCommitFrame(r.stage[:0], kindCheckpoint, seed, 0, payload)
 	_, err = f.WriteAt(r.stage, 0)

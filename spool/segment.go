@@ -343,7 +343,7 @@ func (l *Log) roll(groupBytes int64, newLines bool) error {
 	if err != nil {
 		return err
 	}
-	patchPreface(payload, preface{position{number, end}, l.newest().end})
+	patchCheckpoint(payload, preface{position{number, end}, l.newest().end}, fileSize)
 	l.stage = appendCommitFrame(l.stage[:0], kindCheckpoint, seed, 0, payload)
 	if _, err := f.WriteAt(l.stage, 0); err != nil {
 		err = fmt.Errorf("spool: write the checkpoint of segment %d: %w", number, err)
@@ -357,8 +357,8 @@ func (l *Log) roll(groupBytes int64, newLines bool) error {
 	return l.publish(f, newSegment(number, seed, fileSize, end))
 }
 
-// checkpointPayload holds the whole state. Its preface is patched when it is
-// known.
+// checkpointPayload holds the whole state. Its preface and the size of its file are
+// patched when they are known.
 func (l *Log) checkpointPayload() []byte {
 	ends := make([]segmentEnd, len(l.segments))
 	for i, s := range l.segments {
@@ -366,13 +366,17 @@ func (l *Log) checkpointPayload() []byte {
 	}
 	e := encoder{buf: appendPreamble(l.payload.buf[:0])}
 	e.buf = appendPreface(e.buf, preface{})
+	e.begin(entryFile)
+	e.u64(0)
+	e.end()
 	l.state.appendState(&e, ends)
 	l.payload.buf = e.buf
 	return e.buf
 }
 
-func patchPreface(checkpoint []byte, p preface) {
-	appendPreface(checkpoint[:preambleBytes], p)
+func patchCheckpoint(checkpoint []byte, p preface, fileBytes int64) {
+	rest := checkpoint[len(appendPreface(checkpoint[:preambleBytes], p)):]
+	binary.LittleEndian.PutUint64(rest[2:], uint64(fileBytes)) // behind kind and length
 }
 
 // pruneLanes lets lanes forget what no held frame needs.

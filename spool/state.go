@@ -20,11 +20,12 @@ type state struct {
 	// total is the sum of all next indexes: how many records ever got a number.
 	// Each commit names it, so that a run of damage that hides a lane's newest
 	// batches and every commit that speaks of them still shows how many are gone.
-	total   uint64
-	claimed uint64 // replay: by the newest commit
-	told    uint64 // gaps with lower numbers were told
-	gapNext uint64 // number of the next gap
-	untold  []UntoldGap
+	total     uint64
+	claimed   uint64 // replay: by the newest commit
+	fileBytes int64  // replay: of the segment with the newest checkpoint; 0: it does not say
+	told      uint64 // gaps with lower numbers were told
+	gapNext   uint64 // number of the next gap
+	untold    []UntoldGap
 }
 
 type lane struct {
@@ -374,6 +375,8 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 		if g := d.gap(); d.err == nil {
 			err = s.setGap(g)
 		}
+	case entryFile:
+		s.fileBytes = int64(d.u64())
 	case entryTold, entryGaps, entryUntold:
 		s.replayGaps(kind, d)
 	case entrySpool:
