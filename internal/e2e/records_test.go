@@ -32,7 +32,7 @@ func newForms(t *testing.T, keys string) *forms {
 		t.Fatal(err)
 	}
 	f := &forms{brokers: b, t: t, dir: dir}
-	config := b.config(filepath.Join(dir, "..", "spool"), []source{{"app", filepath.Join(dir, "*.log*")}}) + "    linger: 50ms\n    lanes: 1\n" + keys
+	config := b.config(filepath.Join(dir, "..", "spool"), []source{{name: "app", glob: filepath.Join(dir, "*.log*")}}) + "    linger: 50ms\n    lanes: 1\n" + keys
 	f.agent = kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: config})
 	return f
 }
