@@ -395,10 +395,10 @@ func (w *world) deliver(id uint32) error {
 	if len(live) == 0 {
 		return nil
 	}
-	ident := l.covering(l.head)
+	ident := l.covering(live[0].from) // a gap that is not listed any more may lie before it
 	if ident == nil || ident.ProducerID < 0 {
 		w.broker.producer++
-		n := Identity{Lane: id, From: l.head, Topic: "t", Partition: -1, ProducerID: w.broker.producer, Floor: -1, Reason: IdentityFirst}
+		n := Identity{Lane: id, From: live[0].from, Topic: "t", Partition: -1, ProducerID: w.broker.producer, Floor: -1, Reason: IdentityFirst}
 		if ident != nil {
 			n.From = ident.From
 		}
