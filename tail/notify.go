@@ -16,6 +16,18 @@ type notifier struct {
 	fs      *fsnotify.Watcher // nil: not started, or refused by the system
 	dirs    map[string]key    // watched directory -> what it was then
 	limited bool              // the system refused a watch
+	remote  bool              // a directory on a network file system was told
+}
+
+// tellRemote says once that polling alone finds what other hosts write.
+func (n *notifier) tellRemote(path string) {
+	if n.remote {
+		return
+	}
+	if kind := remoteKind(path); kind != "" {
+		n.remote = true
+		n.log.Warn("a directory is on a network file system, where inotify does not tell what others write: its files are polled", "path", path, "kind", kind)
+	}
 }
 
 type event = fsnotify.Event
@@ -91,6 +103,7 @@ func (n *notifier) watch(want map[string]key) {
 		switch err := n.fs.Add(path); {
 		case err == nil:
 			n.dirs[path] = is
+			n.tellRemote(path)
 		case errors.Is(err, unix.ENOSPC):
 			refused = true
 			if !n.limited {

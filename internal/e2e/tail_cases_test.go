@@ -1,0 +1,72 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"shipper/internal/kafkatest"
+)
+
+// Cases from the field about finding and reading files that need the whole agent. The others are scripts: tail/testdata/C*.txt.
+
+// C017: the pattern matches the agent's own log, at its most talkative.
+func TestC017OwnLog(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1})
+	spool := filepath.Join(w.dir, "spool")
+	w.agent.SetConfig(w.config(spool, []source{{name: "own", glob: filepath.Join(w.agent.Dir(), "*.log")}}) + "log:\n  level: debug\n")
+	text := ""
+	for i := range 10 {
+		text += fmt.Sprintf("line %d\n", i)
+	}
+	if err := os.WriteFile(filepath.Join(w.agent.Dir(), "other.log"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.agent.Start()
+	kafkatest.AwaitRecords(t, w.bootstrap, w.topic, 10, w.read)
+	time.Sleep(time.Second)
+	before := len(w.agent.Log())
+	time.Sleep(3 * time.Second)
+	if grown := len(w.agent.Log()) - before; grown > 10_000 {
+		t.Errorf("the agent's log grew by %d bytes in 3 s of rest", grown)
+	}
+	if got, _ := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read); len(got) != 10 {
+		t.Errorf("%d records, want 10", len(got))
+	}
+	w.stop()
+}
+
+// C001 by the whole agent: a last line without newline comes once, and what follows it after a restart is a record of its own.
+func TestC001UnfinishedLineAcrossRestart(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1}, source{name: "app", glob: "x.log"})
+	path := filepath.Join(w.dir, "logs", "x.log")
+	add := func(text string) {
+		t.Helper()
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("a\nb\nc")
+	w.agent.Start()
+	kafkatest.AwaitRecords(t, w.bootstrap, w.topic, 3, w.read) // c after the idle time
+	w.stop()
+	w.agent.Start()
+	add("d\ne\n")
+	kafkatest.AwaitRecords(t, w.bootstrap, w.topic, 5, w.read)
+	got, _ := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
+	text := ""
+	for _, r := range got {
+		text += string(r.Value) + "|"
+	}
+	if text != "a|b|c|d|e|" {
+		t.Errorf("got %s", text)
+	}
+	w.stop()
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tail
+
+// remoteKind is known on Linux only.
+func remoteKind(string) string { return "" }
