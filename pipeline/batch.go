@@ -24,6 +24,10 @@ type lane struct {
 	// ones wait.
 	sentNext atomic.Uint64
 	waits    atomic.Uint32 // kafka.Cause, written by the sink
+
+	// dropped is how many records were dropped that the reader had counted in:
+	// indexes in the spool are that much lower. The committer writes it.
+	dropped atomic.Uint64
 }
 
 func (l *lane) info(cfg *Config, block string) kafka.LaneInfo {
@@ -53,11 +57,20 @@ type batch struct {
 // their files are in them. A crash before its commit is durable leaves nothing
 // of it, and its files are read again from the offsets before.
 type group struct {
+	block   int // of the configuration; -1: none
 	batches []*batch
+	spans   []span // whose lines the batches hold
 	commit  spool.Commit
 	lanes   []*lane // first seen in this group
 	records uint64
 	bytes   int64 // at most, in the spool
+}
+
+// span is a range of a file's bytes, and how many records came of it.
+type span struct {
+	source   uint64
+	from, to int64
+	records  uint64
 }
 
 // Bounds of what a reader makes.

@@ -14,8 +14,12 @@ import (
 type budget struct {
 	total int64
 
+	reserve int64 // left alone by blocks that hold more than a batch
+	batch   int64 // the most that one batch takes
+
 	mu   sync.Mutex // guards the rest
 	free int64
+	held []int64                 // by block
 	kept [bufferClasses][][]byte // buffers given back, by class
 	idle int64                   // bytes of kept, never more than free: what is held and kept is within total
 
@@ -45,7 +49,20 @@ func bufferBytes(class int) int64 {
 	return base + base/4*int64(class%4)
 }
 
-func newBudget(bytes int64) *budget { return &budget{total: bytes, free: bytes} }
+// reserveShare of the budget, or one batch if that is more, is kept for blocks
+// that hold little. A block whose lines find no room holds what it has: without
+// it, the others would wait with it.
+const reserveShare = 4
+
+// newBudget divides bytes among so many source blocks, of which a batch takes
+// batchMax at most.
+func newBudget(bytes, batchMax int64, blocks int) *budget {
+	b := &budget{total: bytes, free: bytes, batch: batchMax, held: make([]int64, blocks)}
+	if blocks > 1 {
+		b.reserve = max(bytes/reserveShare, batchMax)
+	}
+	return b
+}
 
 // batchMemory is what a batch of n raw bytes takes, with the room to compress it
 // into.
@@ -53,24 +70,31 @@ func batchMemory(n int) int64 {
 	return bufferBytes(bufferClass(n)) + bufferBytes(bufferClass(kafka.SealBytesMax(n)))
 }
 
-// has says whether n bytes are left.
-func (b *budget) has(n int64) bool {
+// has says whether n bytes are left for a block.
+func (b *budget) has(block int, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.free >= n
+	return b.may(block, n)
+}
+
+// may tells whether a block may take n bytes: the first for one batch, or what
+// leaves the reserve alone.
+func (b *budget) may(block int, n int64) bool {
+	return b.free-n >= b.reserve || b.free >= n && b.held[block]+n <= b.batch
 }
 
 // take returns an empty buffer of capacity n or more, or nil if the budget has
-// no bytes left.
-func (b *budget) take(n int) []byte {
+// no bytes left for this block.
+func (b *budget) take(block, n int) []byte {
 	class := bufferClass(n)
 	size := bufferBytes(class)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.free < size {
+	if !b.may(block, size) {
 		return nil
 	}
 	b.free -= size
+	b.held[block] += size
 	if k := len(b.kept[class]); k > 0 {
 		buf := b.kept[class][k-1]
 		b.kept[class] = b.kept[class][:k-1]
@@ -93,7 +117,7 @@ func (b *budget) trim() {
 }
 
 // give takes a buffer of take back; nil is nothing.
-func (b *budget) give(buf []byte) {
+func (b *budget) give(block int, buf []byte) {
 	if buf == nil {
 		return
 	}
@@ -103,6 +127,7 @@ func (b *budget) give(buf []byte) {
 	}
 	b.mu.Lock()
 	b.free += bufferBytes(class)
+	b.held[block] -= bufferBytes(class)
 	b.idle += bufferBytes(class)
 	b.kept[class] = append(b.kept[class], buf[:0])
 	b.mu.Unlock()

@@ -33,11 +33,27 @@ type committer struct {
 	stats   commitStats
 	seen    *progress
 
-	blocked   *group    // does not fit into the spool
-	tried     time.Time // when it last did not
-	appended  []*group  // in this round, not synced
+	parked       []parking // groups that wait for room, by block + 1: the first of none
+	parkedGroups int
+	tried        time.Time // when they last were
+	firstTried   int
+	intakes      []intake
+	drops        []bool // by block: new lines are dropped when there is no room
+	shares       *shares
+	measured     time.Time
+	blockOf      map[uint32]int // of lanes
+	wakeReaders  func()
+
+	ledger      ledger
+	ledgerFails bool
+	told        map[gapKey]uint64
+	tellGapsAt  time.Time
+
+	appended  []*group // in this round, not synced
 	refs      []spool.Ref
-	entries   entries // appended, not synced
+	entries   entries   // appended, not synced
+	stuckAt   time.Time // when entries last found no room; zero: they did
+	unsynced  bool      // something was appended since the last sync
 	batches   []spool.Batch
 	commit    spool.Commit
 	notices   []kafka.Notice
@@ -50,14 +66,13 @@ type committer struct {
 
 type commitStats struct {
 	records, batches atomic.Uint64
-	blocked          atomic.Bool
+	fullSince        atomic.Int64              // ns since 1970; 0: there is room
+	dropped          atomic.Pointer[[]Dropped] // nil: nothing
 }
 
 const (
 	writeAckMax   = time.Second
 	syncAckMax    = 10 * time.Second
-	retryFull     = 250 * time.Millisecond
-	roomLasts     = 10 * time.Second
 	lookInterval  = time.Second
 	roundBytesMax = 16 << 20 // appended before a sync
 )
@@ -69,14 +84,10 @@ func (c *committer) run(sinkDone <-chan struct{}) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
-		groups := c.groups
-		if c.blocked != nil {
-			groups = nil
-		}
 		timer.Reset(c.untilDue())
 		var g *group
 		select {
-		case x, ok := <-groups:
+		case x, ok := <-c.groups:
 			if !ok {
 				c.groups = nil
 			}
@@ -86,7 +97,7 @@ func (c *committer) run(sinkDone <-chan struct{}) error {
 		case <-sinkDone:
 			sinkDone = nil
 		}
-		if sinkDone == nil && (c.groups == nil || c.blocked != nil) {
+		if sinkDone == nil && c.groups == nil {
 			return c.last()
 		}
 		if err := c.round(g); err != nil {
@@ -97,8 +108,8 @@ func (c *committer) run(sinkDone <-chan struct{}) error {
 
 // round appends what there is, syncs if somebody waits for it, and tells.
 func (c *committer) round(g *group) error {
-	if c.blocked != nil && g == nil && time.Since(c.tried) >= retryFull {
-		g, c.blocked = c.blocked, nil
+	if err := c.retry(time.Now()); err != nil {
+		return err
 	}
 	if err := c.appendGroups(g); err != nil {
 		return err
@@ -109,11 +120,12 @@ func (c *committer) round(g *group) error {
 		return err
 	}
 	urgent := len(c.appended) > 0
-	if c.journal.take(&c.entries, now, urgent) {
-		urgent = urgent || c.entries.urgent
-		if err := c.appendEntries(); err != nil {
+	took := c.journal.take(&c.entries, now, urgent)
+	if took || !c.stuckAt.IsZero() && now.Sub(c.stuckAt) >= retryFull {
+		if err := c.appendEntries(now); err != nil {
 			return err
 		}
+		urgent = urgent || c.entries.urgent && c.stuckAt.IsZero()
 		if c.syncBy.IsZero() {
 			c.syncBy = now.Add(syncAckMax)
 		}
@@ -134,6 +146,9 @@ func (c *committer) round(g *group) error {
 	if listing {
 		c.answerRefs(now)
 	}
+	if !c.unsynced {
+		c.tellGaps(now)
+	}
 	return nil
 }
 
@@ -141,34 +156,23 @@ func (c *committer) sync() error {
 	if err := c.log.Sync(); err != nil {
 		return err
 	}
-	c.syncBy = time.Time{}
+	c.syncBy, c.unsynced = time.Time{}, false
 	c.tellGroups()
 	c.tellEntries()
 	c.sink.Deliver(c.notices)
 	clear(c.notices)
 	c.notices = c.notices[:0]
+	c.tellGaps(time.Now())
 	return nil
 }
 
-// appendGroups appends g and all groups that are ready behind it. A group that
-// does not fit waits, and all behind it, while acks make room.
+// appendGroups appends g and all groups that are ready behind it.
 func (c *committer) appendGroups(g *group) error {
 	bytes := int64(0)
 	for g != nil {
-		for _, b := range g.batches {
-			<-b.ready
-		}
-		err := c.appendGroup(g)
-		if errors.Is(err, spool.ErrFull) {
-			c.blocked, c.tried = g, time.Now()
-			c.tellFull()
-			return nil
-		}
-		if err != nil {
+		if err := c.admit(g); err != nil {
 			return err
 		}
-		c.stats.blocked.Store(false)
-		c.appended = append(c.appended, g)
 		if bytes += g.bytes; bytes >= roundBytesMax {
 			return nil
 		}
@@ -179,23 +183,6 @@ func (c *committer) appendGroups(g *group) error {
 		}
 	}
 	return nil
-}
-
-// tellFull says once that the spool is full. While it drains it is full and not
-// full many times a second; that it has room is said when that has lasted.
-func (c *committer) tellFull() {
-	c.stats.blocked.Store(true)
-	if c.fullAt.IsZero() {
-		c.slog.Warn("the spool is full: reading pauses until Kafka takes what it holds", "dir", c.cfg.Spool.Dir)
-	}
-	c.fullAt = time.Now()
-}
-
-func (c *committer) tellRoom(now time.Time) {
-	if !c.fullAt.IsZero() && now.Sub(c.fullAt) >= roomLasts {
-		c.fullAt = time.Time{}
-		c.slog.Info("the spool has room again: reading goes on", "dir", c.cfg.Spool.Dir)
-	}
 }
 
 // stillThere fails if the spool's directory was removed or replaced: what is
@@ -215,16 +202,42 @@ func (c *committer) stillThere(now time.Time) error {
 	return nil // cannot be seen now; what it holds open still works
 }
 
-func (c *committer) appendGroup(g *group) error {
+// appendGroup writes a group, or says that there is no room for it; then
+// nothing was written.
+func (c *committer) appendGroup(g *group) (full bool, err error) {
 	c.batches = c.batches[:0]
+	bytes := int64(0)
 	for _, b := range g.batches {
-		c.batches = append(c.batches, spoolBatch(b.lane.id, b.first, &b.sealed))
+		first := b.first - b.lane.dropped.Load()
+		c.batches = append(c.batches, spoolBatch(b.lane.id, first, &b.sealed))
+		bytes += spool.FrameBytes(len(b.sealed.Records))
+	}
+	if bytes > 0 {
+		if ok, err := c.fits(g, bytes); err != nil || !ok {
+			c.tellFull(g, errShare)
+			return true, err
+		}
 	}
 	refs, err := c.log.Append(c.refs, c.batches, &g.commit)
-	if err == nil {
-		c.refs = refs
+	if errors.Is(err, spool.ErrFull) {
+		c.tellFull(g, err)
+		return true, nil
 	}
-	return err
+	if err != nil {
+		return false, err
+	}
+	c.refs, c.unsynced = refs, true
+	for i, b := range g.batches {
+		b.first = c.batches[i].First
+	}
+	for _, l := range g.lanes {
+		c.blockOf[l.id] = l.block
+	}
+	if g.block >= 0 {
+		c.shares.took(g.block, bytes)
+	}
+	c.appended = append(c.appended, g)
+	return false, nil
 }
 
 // tellGroups announces durable batches and gives their buffers back.
@@ -238,7 +251,7 @@ func (c *committer) tellGroups() {
 		}
 		for i, b := range g.batches {
 			c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeBatch, ID: b.lane.id, Ref: sinkRef(refs[i])})
-			c.budget.give(b.out)
+			c.budget.give(b.lane.block, b.out)
 		}
 		refs = refs[len(g.batches):]
 		c.stats.records.Add(g.records)
@@ -248,17 +261,27 @@ func (c *committer) tellGroups() {
 	c.appended, c.refs = c.appended[:0], c.refs[:0]
 }
 
-func (c *committer) appendEntries() error {
+// appendEntries writes what the sink said. While there is no room, for not even
+// these, they wait and the lanes with them: see spool.ErrFull.
+func (c *committer) appendEntries(now time.Time) error {
 	e := &c.entries
 	c.commit = spool.Commit{Acks: c.commit.Acks[:0], Identities: c.commit.Identities[:0], Heads: c.commit.Heads[:0], Gaps: c.commit.Gaps[:0]}
 	for _, x := range e.list[e.appended:] {
 		x.addTo(&c.commit, c.log)
-		c.seen.take(&x)
 	}
-	e.appended = len(e.list)
-	if _, err := c.log.Append(nil, nil, &c.commit); err != nil {
+	_, err := c.log.Append(nil, nil, &c.commit)
+	if errors.Is(err, spool.ErrFull) {
+		c.stuckAt = now
+		c.tellFull(&group{block: -1}, err)
+		return nil
+	}
+	if err != nil {
 		return err
 	}
+	for i := range e.list[e.appended:] {
+		c.seen.take(&e.list[e.appended+i])
+	}
+	e.appended, c.stuckAt, c.unsynced = len(e.list), time.Time{}, true
 	return nil
 }
 
@@ -291,11 +314,12 @@ func (c *committer) tellEntries() {
 	if x := e.replace; x != nil {
 		c.notices = append(c.notices, kafka.Notice{Kind: kafka.NoticeReplaced, ID: x.lane, Replaced: &x.done})
 	}
-	for _, x := range e.list {
+	for _, x := range e.list[:e.appended] {
 		c.notices = append(c.notices, kafka.Notice{Kind: x.kind, ID: x.lane})
 	}
-	clear(e.list)
-	*e = entries{list: e.list[:0], held: e.held, refs: e.refs}
+	left := copy(e.list, e.list[e.appended:]) // stuck
+	clear(e.list[left:])
+	*e = entries{list: e.list[:left], held: e.held, refs: e.refs, urgent: e.urgent && left > 0}
 }
 
 // answerHeld lists the acked batches that lanes ask for; rare, to heal.
@@ -339,7 +363,7 @@ func (c *committer) answerRefs(now time.Time) {
 
 func (c *committer) untilDue() time.Duration {
 	wait := lookInterval
-	if c.blocked != nil {
+	if c.parkedGroups > 0 || !c.stuckAt.IsZero() {
 		wait = retryFull
 	}
 	if at := c.journal.oldest(); !at.IsZero() {
@@ -354,10 +378,11 @@ func (c *committer) untilDue() time.Duration {
 // last makes durable what the sink wrote until its end. A group that does not
 // fit is not there: its files are read again from the cursors before it.
 func (c *committer) last() error {
-	if c.journal.take(&c.entries, time.Now(), true) {
-		if err := c.appendEntries(); err != nil {
+	if now := time.Now(); c.journal.take(&c.entries, now, true) || !c.stuckAt.IsZero() {
+		if err := c.appendEntries(now); err != nil {
 			return err
 		}
 	}
+	c.tellGapsAt = time.Time{}
 	return c.sync()
 }

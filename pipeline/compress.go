@@ -60,5 +60,5 @@ func (tools compressor) seal(x *batch, b *budget) {
 	raw := x.raw
 	x.raw, x.records = nil, kafka.Builder{}
 	close(x.ready)
-	b.give(raw)
+	b.give(x.lane.block, raw)
 }

@@ -7,6 +7,7 @@ import (
 
 	"shipper/pipeline/record"
 	"shipper/sink/kafka"
+	"shipper/spool"
 )
 
 // Config is everything an agent needs to run, already validated and in
@@ -67,6 +68,15 @@ type Spool struct {
 	MinFreeBytes     int64
 	RetainAckedBytes int64 // acked bytes kept to heal a broker's loss
 	AllowNetworkFS   bool
+	DropNewest       bool   // new lines that find no room are dropped and counted; otherwise their files wait
+	GapTopic         string // where each line of the ledger of gaps is sent to; "": nowhere
+
+	// Bounds of what is held open of deleted files that wait to be read; 0:
+	// 1 GiB, and half of OpenFilesMax.
+	HeldBytesMax int64
+	HeldFilesMax int
+
+	options func(*spool.Options) // tests only: more of them
 }
 
 // Source is one block of the configuration: which files, to which topic.
@@ -86,6 +96,8 @@ type Source struct {
 	Oversize         string // split, cut or skip
 	Encoding         string // one of tail.Encodings
 	IdleFlush        time.Duration
+	SpoolShare       int  // percent of the spool that is kept for its lines; 0: a fair part
+	Own              bool // files of the agent itself: none of their lines is dropped
 
 	// Record says what lines become; its zero value is lines as they are.
 	// Source, RecordBytesMax, Oversize and Topic of it follow from the above.

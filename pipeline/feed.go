@@ -44,7 +44,7 @@ type keyed struct {
 // openLane is a lane as its reader sees it.
 type openLane struct {
 	*lane
-	next    uint64 // index of the next record
+	next    uint64 // index of the next record, but for those dropped: see lane.dropped
 	sealed  uint64 // index behind the last batch sealed
 	builder kafka.Builder
 	raw     []byte // the builder's buffer; nil: none
@@ -174,7 +174,7 @@ func (f *feed) family(path string) *generations {
 // hasIdleLane says whether a lane could send at once what the feed holds of it.
 func (f *feed) hasIdleLane() bool {
 	for _, ol := range f.filling {
-		if ol.builder.Count() > 0 && ol.sealed <= ol.sentNext.Load() {
+		if ol.builder.Count() > 0 && ol.sealed-ol.dropped.Load() <= ol.sentNext.Load() {
 			return true
 		}
 	}

@@ -21,6 +21,7 @@ import (
 type dispatch struct {
 	cfg        *Config
 	readers    []*reader
+	intakes    []intake
 	lanes      map[uint32]*lane
 	byKey      map[laneKey]*lane
 	next       map[uint32]uint64    // next index of lanes that came from the spool and have not been handed out
@@ -45,8 +46,8 @@ type slots struct{ first, n uint32 }
 
 const lanesAuto = 4 // per topic and host, shared by its blocks
 
-func newDispatch(cfg *Config, readers []*reader) *dispatch {
-	d := &dispatch{cfg: cfg, readers: readers, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
+func newDispatch(cfg *Config, readers []*reader, intakes []intake) *dispatch {
+	d := &dispatch{cfg: cfg, readers: readers, intakes: intakes, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
 		siblings: map[laneKey][]handed{}, files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
 		topics: new(kafka.Topics), ids: new(atomic.Uint32), nextSource: 1}
 	for _, r := range readers {
@@ -75,6 +76,9 @@ func slotsOf(sources []Source) []slots {
 	}
 	return out
 }
+
+// paused tells whether files of a block may not be read now.
+func (d *dispatch) paused(block string) bool { return d.intakes[d.blocks[block]].paused.Load() }
 
 // recover takes a lane from the spool. A lane whose block is not configured any
 // more still delivers what it holds.
@@ -130,14 +134,24 @@ func (d *dispatch) Open(f *tail.File) {
 // Gone implements tail.Handler. The news goes through the file's reader, behind
 // the last cursor that it handed over.
 func (d *dispatch) Gone(id uint64) {
-	l := d.lanes[d.files[id]]
+	d.part(id, farewell{id: id})
 	delete(d.files, id)
+}
+
+// Lost implements tail.Handler.
+func (d *dispatch) Lost(id uint64, from, to int64) {
+	d.part(id, farewell{id: id, lost: span{source: id, from: from, to: to}})
+}
+
+func (d *dispatch) part(id uint64, x farewell) {
+	l := d.lanes[d.files[id]]
 	if l == nil {
 		return
 	}
+	x.block = l.block
 	r := d.readers[l.reader]
 	r.mail.mu.Lock()
-	r.mail.gone = append(r.mail.gone, id)
+	r.mail.gone = append(r.mail.gone, x)
 	r.mail.mu.Unlock()
 	r.wake()
 }

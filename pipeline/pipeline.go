@@ -23,6 +23,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
@@ -53,6 +54,7 @@ type Agent struct {
 	readers []*reader
 	commits *committer
 	files   *dispatch
+	intakes []intake // by source block
 	work    chan *batch
 	groups  chan *group
 	dead    chan struct{}
@@ -66,6 +68,7 @@ func Open(cfg Config) (*Agent, error) {
 	if cfg.MemoryBytesMax == 0 {
 		cfg.MemoryBytesMax = memoryBytesBase
 	}
+	cfg.Sources = slices.Concat(cfg.Sources, gapSource(&cfg))
 	for i := range cfg.Sources {
 		if err := cfg.Sources[i].compile(); err != nil {
 			return nil, err
@@ -77,8 +80,12 @@ func Open(cfg Config) (*Agent, error) {
 	if err := a.openKafka(); err != nil {
 		return nil, err
 	}
-	log, recovered, err := spool.Open(spool.Options{Dir: cfg.Spool.Dir, MaxBytes: cfg.Spool.MaxBytes, MinFreeBytes: cfg.Spool.MinFreeBytes,
-		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, RefsMax: kafka.RefsMax, Logger: cfg.Logger})
+	o := spool.Options{Dir: cfg.Spool.Dir, MaxBytes: cfg.Spool.MaxBytes, MinFreeBytes: cfg.Spool.MinFreeBytes,
+		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, RefsMax: kafka.RefsMax, Logger: cfg.Logger}
+	if cfg.Spool.options != nil {
+		cfg.Spool.options(&o)
+	}
+	log, recovered, err := spool.Open(o)
 	if err != nil {
 		a.closeKafka()
 		return nil, err
@@ -146,19 +153,26 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
-	b := newBudget(budgetMax)
+	blocks := len(cfg.Sources)
+	a.intakes = make([]intake, blocks)
+	b := newBudget(budgetMax, largestBatch(cfg, groupMax, budgetMax), blocks)
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
-		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead,
-			groupMax: groupMax, notify: make(chan struct{}, 1), reasons: make([]reasonCounts, len(cfg.Sources)), feeds: map[uint32]*feed{}}
+		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead, intakes: a.intakes,
+			groupMax: groupMax, notify: make(chan struct{}, 1), reasons: make([]reasonCounts, blocks), feeds: map[uint32]*feed{}, short: make([]int64, blocks), stop: make([]bool, blocks)}
 		b.freed = append(b.freed, r.notify)
 		a.readers = append(a.readers, r)
 	}
-	a.files = newDispatch(cfg, a.readers)
+	a.files = newDispatch(cfg, a.readers, a.intakes)
 	dir, err := os.Stat(cfg.Spool.Dir)
 	if err != nil {
 		return err
 	}
-	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(), seen: newProgress()}
+	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(),
+		parked: make([]parking, blocks+1), intakes: a.intakes, blockOf: map[uint32]int{}, ledger: newLedger(cfg.Spool.Dir, rec.SpoolID),
+		told: map[gapKey]uint64{}, wakeReaders: a.wakeReaders, shares: a.newShares(), seen: newProgress()}
+	for i := range cfg.Sources {
+		a.commits.drops = append(a.commits.drops, cfg.Spool.DropNewest && !cfg.Sources[i].Own)
+	}
 	a.sink = kafka.NewSink(kafka.SinkConfig{Host: rec.SpoolID, Transport: a.transport(), Journal: &a.commits.journal, Logger: a.log,
 		AcksTimeoutMs: int32(cfg.Kafka.AcksTimeout.Milliseconds()), Topics: a.files.topics,
 		MergeBytesMax: int(min(batchBytesBase, groupMax*7/8)),
@@ -170,11 +184,34 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 // budgetBytes is the budget between read and spool: a share of the memory, and
 // never less than the longest line takes beside another one.
 func budgetBytes(cfg *Config, groupMax int64) int64 {
-	total := max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare)
+	return max(budgetBytesMin, cfg.MemoryBytesMax/budgetShare, 2*largestBatch(cfg, groupMax, 0))
+}
+
+// largestBatch is what the largest batch of any source takes of that budget.
+func largestBatch(cfg *Config, groupMax, budgetMax int64) (most int64) {
 	for i := range cfg.Sources {
-		total = max(total, 2*batchMemory(roomFor(cfg.Sources[i].recordBytesMax(), groupMax, 0).batchMax))
+		most = max(most, batchMemory(roomFor(cfg.Sources[i].recordBytesMax(), groupMax, budgetMax).batchMax))
 	}
-	return total
+	return most
+}
+
+// newShares divides what of the spool can hold lines among the sources.
+func (a *Agent) newShares() *shares {
+	percent := make([]int, len(a.cfg.Sources))
+	for i := range percent {
+		percent[i] = a.cfg.Sources[i].SpoolShare
+	}
+	s := newShares(percent, sharedBytes(a.spool.Stats().BytesMax, a.cfg.Spool.RetainAckedBytes, 4*a.spool.GroupBytesMax()))
+	for i := range s.kept {
+		a.intakes[i].kept = s.kept[i]
+	}
+	return s
+}
+
+func (a *Agent) wakeReaders() {
+	for _, r := range a.readers {
+		r.wake()
+	}
 }
 
 func (a *Agent) restore(rec *spool.Recovered) error {
@@ -183,6 +220,9 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	for i := range rec.Lanes {
 		s := &rec.Lanes[i]
 		l := a.files.recover(s)
+		if l.block >= 0 {
+			a.commits.blockOf[l.id] = l.block
+		}
 		notices = append(notices, kafka.Notice{Kind: kafka.NoticeLane, ID: l.id, Lane: laneStart(s, l.info(&a.cfg, s.Block))})
 		batches += len(s.Batches)
 	}
@@ -207,6 +247,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 
 func (a *Agent) tailOptions(known []tail.Known) tail.Options {
 	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify, SymlinkRoots: a.cfg.SymlinkRoots,
+		HeldBytesMax: a.cfg.Spool.HeldBytesMax, HeldFilesMax: a.cfg.Spool.HeldFilesMax, Paused: a.files.paused,
 		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]

@@ -34,6 +34,7 @@ type reader struct {
 	dead     <-chan struct{} // the committer has ended: nothing more is taken
 	groupMax int64
 	ids      *atomic.Uint32 // the last lane's
+	intakes  []intake
 	mail     mailbox
 	notify   chan struct{} // a file has grown, mail has come or the budget has bytes again
 	stats    readStats
@@ -41,7 +42,8 @@ type reader struct {
 	block   []byte
 	scratch scratch
 	reasons []reasonCounts   // by source block
-	short   int64            // the budget was too empty: bytes to wait for; 0: it was not
+	short   []int64          // by block: bytes that the budget had not; 0: it had
+	stop    []bool           // by block, in this round: its files are left alone
 	round   uint64           // of turns
 	feeds   map[uint32]*feed // by the id of their home lane
 	files   []*openFile
@@ -78,6 +80,11 @@ type openFile struct {
 	grewAt time.Time
 	readAt time.Time
 
+	base    int64  // where the lines not handed over begin
+	reached int64  // where they end
+	lines   uint64 // so many
+	spans   []span // of content that was replaced meanwhile
+
 	recordState
 }
 
@@ -98,7 +105,15 @@ const (
 type mailbox struct {
 	mu    sync.Mutex // guards the rest
 	files []handover
-	gone  []uint64
+	gone  []farewell
+}
+
+// farewell is what the watcher has to say about a file that is not there any
+// more: bytes lost, or that it can be forgotten.
+type farewell struct {
+	block int
+	id    uint64
+	lost  span // to > from: only that
 }
 
 type handover struct {
@@ -152,6 +167,7 @@ func (r *reader) takeMail(now time.Time) {
 			r.feeds[h.lane.id] = f
 		}
 		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
+		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
 		if of.cursor = h.f.Cursor(); !of.known {
 			// Also an empty one: if it is renamed or grows while the agent is
 			// down, this is how it is known again.
@@ -164,13 +180,25 @@ func (r *reader) takeMail(now time.Time) {
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
 	}
+	r.sayFarewell(gone)
+}
+
+// sayFarewell hands the news over, in order: a loss before the end of its file.
+func (r *reader) sayFarewell(gone []farewell) {
 	if len(gone) > 0 {
 		r.seal(r.open) // a file may be known by what comes after it only; that is durable first
-		g := &group{}
-		for _, id := range gone {
-			g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Gone: true})
+	}
+	for len(gone) > 0 {
+		g, lost, n := &group{block: gone[0].block}, gone[0].lost.to > 0, 0
+		for ; n < len(gone) && gone[n].block == g.block && (gone[n].lost.to > 0) == lost; n++ {
+			if x := &gone[n]; lost {
+				g.commit.Gaps = append(g.commit.Gaps, spool.Gap{Source: x.id, FromByte: x.lost.from, ToByte: x.lost.to, Reason: spool.GapSourceLost})
+			} else {
+				g.commit.Sources = append(g.commit.Sources, spool.Source{ID: x.id, Gone: true})
+			}
 		}
 		r.hand(g)
+		gone = gone[n:]
 	}
 }
 
@@ -198,24 +226,29 @@ func (r *reader) list(f *feed, now time.Time) {
 // has more.
 func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	kept := r.files[:0]
-	blocked := !r.budget.has(r.short)
-	if !blocked {
-		r.short = 0
+	for i := range r.stop {
+		if r.short[i] > 0 && r.budget.has(i, r.short[i]) {
+			r.short[i] = 0
+		}
+		r.stop[i] = r.short[i] > 0 || r.intakes[i].paused.Load()
 	}
 	r.round++
 	for _, of := range r.files {
+		block := of.feed.block
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval
-		if of.more && !blocked && ctx.Err() == nil && of.line.unread != r.round && r.ready(of.feed, now) && !r.mustWait(of, now) {
+		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
+		if may && ctx.Err() == nil && of.line.unread != r.round {
 			of.readAt = now
-			blocked = r.turn(of, now)
+			r.stop[block] = r.turn(of, now)
 		}
 		if of.more {
-			of.line.unread, busy = r.round, true
+			of.line.unread = r.round
+			busy = busy || may && !r.stop[block]
 		}
 		if of.waits() {
 			of.line.waits = r.round
 		}
-		if !of.dirty && !of.more && !of.waits() && (of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter) {
+		if !of.dirty && r.canGo(of, now) {
 			r.release(of)
 			continue
 		}
@@ -223,7 +256,21 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	}
 	clear(r.files[len(kept):])
 	r.files = kept
-	return busy && !blocked
+	return busy
+}
+
+// canGo says whether a file is better given back: it has been quiet, the
+// watcher gave it up, or others wait for its descriptor. For those even one that
+// has more to read goes while its block may not be read, unless only its
+// descriptor leads to it or a younger one of its line would be read before it.
+func (r *reader) canGo(of *openFile, now time.Time) bool {
+	switch {
+	case of.f.GivenUp():
+		return true
+	case !of.more:
+		return !of.waits() && (of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter)
+	}
+	return r.intakes[of.feed.block].paused.Load() && of.f.Wanted() && !of.f.Missing() && of.line.open == 1
 }
 
 // release gives a file back that has nothing unread and nothing not handed over.
@@ -249,6 +296,9 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
 			return false
 		}
+		if st.Truncated {
+			of.endSpan()
+		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
 		if st.NeedBytes > len(r.block) {
 			r.block = make([]byte, st.NeedBytes)
@@ -265,7 +315,8 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			of.f.Unfill()
 			of.more = true
 		}
-		if of.f.Cursor() != of.cursor || st.Truncated {
+		c := of.f.Cursor()
+		if of.reached = c.Offset; c != of.cursor || st.Truncated {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
 		}
@@ -291,13 +342,15 @@ func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
 			break
 		}
 		ol := r.laneOf(of, nil, false)
-		if ol == nil {
+		if ol == nil || !ol.builder.Fits(0, len(line.Bytes)) {
 			of.f.Back(line)
-			r.sealFull(of)
-			continue
-		}
-		if !ol.builder.Fits(0, len(line.Bytes)) {
-			of.f.Back(line)
+			of.lines += lines
+			r.stats.lines.Add(lines)
+			lines = 0
+			if ol == nil {
+				r.sealFull(of)
+				continue
+			}
 			if blocked = !r.room(of, ol, len(line.Bytes)); blocked {
 				break
 			}
@@ -306,6 +359,7 @@ func (r *reader) takeLines(of *openFile, now time.Time) (blocked bool) {
 		ol.builder.Append(ms, nil, line.Bytes, false)
 		lines++
 	}
+	of.lines += lines
 	r.stats.lines.Add(lines)
 	return blocked
 }
@@ -331,9 +385,18 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 	}
 	if ok {
 		ol.builder.Append(now.UnixMilli(), nil, line.Bytes, false)
+		of.lines++
 		r.stats.lines.Add(1)
 	}
 	return false
+}
+
+// endSpan notes what was read of content that is not there any more.
+func (of *openFile) endSpan() {
+	if of.lines > 0 {
+		of.spans = append(of.spans, span{of.f.ID(), of.base, of.reached, of.lines})
+	}
+	of.base, of.reached, of.lines = 0, 0, 0
 }
 
 // wake makes the reader look at its mail and its files.

@@ -41,12 +41,13 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 		tb.Fatal(err)
 	}
 	work, groups := make(chan *batch, 16), make(chan *group, 16)
-	b := newBudget(budgetBytes)
+	b := newBudget(budgetBytes, 0, 1)
 	x := &bench{}
 	x.r = &reader{cfg: cfg, log: slog.New(slog.DiscardHandler), start: time.Now(), budget: b, work: work, groups: groups, dead: make(chan struct{}),
-		notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), feeds: map[uint32]*feed{}}
+		notify: make(chan struct{}, 1), block: make([]byte, blockBytesMin), feeds: map[uint32]*feed{},
+		intakes: make([]intake, 1), short: make([]int64, 1), stop: make([]bool, 1)}
 	b.freed = []chan struct{}{x.r.notify}
-	x.d = newDispatch(cfg, []*reader{x.r})
+	x.d = newDispatch(cfg, []*reader{x.r}, x.r.intakes)
 	x.groupMax(16 << 20)
 	for range 3 {
 		go func() {
@@ -75,7 +76,7 @@ func newBench(tb testing.TB, codec string, budgetBytes int64) *bench {
 				x.groups = append(x.groups, g)
 			} else {
 				for _, y := range g.batches {
-					b.give(y.out)
+					b.give(0, y.out)
 				}
 			}
 			x.records.Add(g.records)

@@ -76,6 +76,7 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			continue
 		}
 		if st.Truncated {
+			of.endSpan()
 			of.stream.Forget()
 			of.pending = 0
 			r.touch(of, now)
@@ -94,7 +95,8 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			continue
 		}
 		of.more = blocked
-		if of.f.Cursor() != of.cursor {
+		c := of.f.Cursor()
+		if of.reached = c.Offset; c != of.cursor {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
 		}
@@ -190,6 +192,7 @@ func (r *reader) takeRecords(of *openFile, now time.Time) bool {
 		ol.builder.AppendHeaders(rec.TimeMs, rec.Key, rec.Value, rec.HasKey, headers)
 		s.Take()
 		r.scratch.taken++
+		of.lines++
 	}
 }
 

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ func (r *reader) room(of *openFile, ol *openLane, n int) bool {
 	// Nothing left: what this reader holds is part of the reason. It reads on
 	// when there is room for a full batch, not for every buffer given back.
 	r.stats.blocked.Add(1)
-	r.short = min(batchMemory(most), r.budget.total/2)
+	r.short[of.feed.block] = min(batchMemory(most), r.budget.total/2)
 	r.markCursor(of)
 	r.seal(r.open)
 	return false
@@ -87,14 +88,14 @@ func (r *reader) entriesMax(f *feed) int64 {
 // for the compressed records, so that sealing never has to wait. Buffers come in
 // powers of two; a batch never uses more than most of one.
 func (r *reader) grow(f *feed, ol *openLane, size, most int) bool {
-	raw := r.budget.take(size)
+	raw := r.budget.take(ol.block, size)
 	if raw == nil {
 		return false
 	}
 	room := min(cap(raw), most)
-	out := r.budget.take(kafka.SealBytesMax(room))
+	out := r.budget.take(ol.block, kafka.SealBytesMax(room))
 	if out == nil {
-		r.budget.give(raw)
+		r.budget.give(ol.block, raw)
 		return false
 	}
 	if ol.raw == nil {
@@ -103,8 +104,8 @@ func (r *reader) grow(f *feed, ol *openLane, size, most int) bool {
 	f.held += heldBytes(room) - ol.held
 	ol.held = heldBytes(room)
 	ol.builder.Grow(raw[:0:room])
-	r.budget.give(ol.raw)
-	r.budget.give(ol.out)
+	r.budget.give(ol.block, ol.raw)
+	r.budget.give(ol.block, ol.out)
 	ol.raw, ol.out = raw, out
 	return true
 }
@@ -160,17 +161,19 @@ func (r *reader) untilDue(now time.Time) time.Duration {
 }
 
 // seal hands over the open batches of these feeds, and the cursors of all files
-// with a line in them, in as few groups as the spool takes.
+// with a line in them, in as few groups as the spool takes. A group is of one
+// block: blocks have room or none each by itself.
 func (r *reader) seal(feeds []*feed) {
 	if len(feeds) == 0 {
 		return
 	}
-	g := &group{}
+	slices.SortStableFunc(feeds, func(a, b *feed) int { return cmp.Compare(a.block, b.block) })
+	g := &group{block: feeds[0].block}
 	for _, f := range feeds {
 		bytes := groupOverheadBytes + f.batchesBytes() + f.entriesBytes
-		if g.bytes > 0 && g.bytes+bytes > r.groupMax {
+		if g.bytes > 0 && (g.bytes+bytes > r.groupMax || g.block != f.block) {
 			r.hand(g)
-			g = &group{}
+			g = &group{block: f.block}
 		}
 		g.bytes += bytes
 		r.sealFeed(g, f)
@@ -227,8 +230,8 @@ func (r *reader) sealLane(f *feed, ol *openLane) {
 		case <-r.dead:
 		}
 	} else {
-		r.budget.give(ol.raw)
-		r.budget.give(ol.out)
+		r.budget.give(ol.block, ol.raw)
+		r.budget.give(ol.block, ol.out)
 	}
 	ol.builder, ol.raw, ol.out, ol.held = kafka.Builder{}, nil, nil, 0
 }
@@ -242,6 +245,12 @@ func (r *reader) addCursor(g *group, of *openFile) {
 		of.known = true
 	}
 	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false
+	of.reached = of.cursor.Offset
+	if of.endSpan(); len(of.spans) > 0 {
+		g.spans = append(g.spans, of.spans...)
+		of.spans = of.spans[:0]
+	}
+	of.base, of.reached = of.cursor.Offset, of.cursor.Offset
 	g.commit.Cursors = append(g.commit.Cursors, spoolCursor(id, of.cursor))
 }
 

@@ -267,6 +267,9 @@ func (r *recovery) copyBatch(to vfs.File, s *segment, c *batchCopy, at int64) er
 // because the spool is full.
 func (r *recovery) takeFileAnyway(number uint32, needBytes int64) (vfs.File, int64, error) {
 	f, size, err := r.takeFile(number, needBytes, 0)
+	if denied, ok := errors.AsType[*fullError](err); ok && isDenied(denied) {
+		return nil, 0, denied.cause // no room would help
+	}
 	if !errors.Is(err, ErrFull) {
 		return f, size, err
 	}

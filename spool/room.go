@@ -36,6 +36,82 @@ func isDenied(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
+// makeRoom sees to it that the group fits behind the tail. moved says that the
+// durable position has changed meanwhile.
+func (l *Log) makeRoom(groupBytes int64, newLines, optional bool) (moved bool, err error) {
+	before := l.durable
+	err = l.tryRoom(groupBytes, newLines || optional)
+	if errors.Is(err, ErrFull) && !l.thinning && !optional && !isDenied(err) {
+		before = position{} // copies may have been appended meanwhile
+		freed, ferr := l.freeMore(newLines)
+		switch {
+		case ferr != nil:
+			err = ferr
+		case freed:
+			err = l.tryRoom(groupBytes, newLines)
+		}
+	}
+	return l.durable != before, err
+}
+
+// freeMore gives up what can be given up when a group finds no room; freed tells
+// whether there was something. New lines may take what a lane has asked for; the
+// commit that moves its head back may not.
+func (l *Log) freeMore(newLines bool) (freed bool, err error) {
+	if newLines {
+		clear(l.asked)
+	}
+	l.settled, l.thinDue = false, true
+	used := l.totalBytes - l.spareBytes()
+	if err := l.Sync(); err != nil {
+		return false, err
+	}
+	if !newLines || l.totalBytes+l.segmentBytes <= l.options.MaxBytes {
+		// Others fill the volume, or the spares are used up by commits without new
+		// lines, which must never wait. What is only kept to heal goes first. (It
+		// never makes new lines wait within MaxBytes: it is a quarter at most.)
+		kept := segmentsKept
+		if !newLines {
+			kept = 1 // one more file, or two segments of commits would be the end
+		}
+		if _, err := l.release(0, kept); err != nil {
+			return false, err
+		}
+		if len(l.asked) == 0 {
+			err = l.thin(0)
+		}
+	}
+	return l.totalBytes-l.spareBytes() < used, err
+}
+
+func (l *Log) spareBytes() (sum int64) {
+	for _, f := range l.free {
+		sum += f.fileSize
+	}
+	return sum
+}
+
+func (l *Log) tryRoom(groupBytes int64, newLines bool) error {
+	if newLines {
+		// New lines leave the spares alone: also when one has become the newest.
+		if ok, err := l.ensureSpares(); err != nil || !ok {
+			if err == nil {
+				err = ErrFull
+			}
+			return err
+		}
+	}
+	s := l.newest()
+	if groupBytes > s.room() {
+		return l.roll(groupBytes, newLines)
+	}
+	if unsynced := s.end - l.durable.byte; unsynced > 0 && unsynced+groupBytes > l.segmentBytes/2 {
+		// A recovery has to copy what is not durable into its first segment.
+		return l.sync()
+	}
+	return nil
+}
+
 // Room is about how many bytes of new lines fit before the spool is full: what
 // the newest segment has left and the files that may still be made, within
 // MaxBytes and above MinFreeBytes. A group does not span segments, so of each

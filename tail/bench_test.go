@@ -16,6 +16,8 @@ type onlyOpener struct{ files []*File }
 func (o *onlyOpener) Open(f *File) { f.SetID(uint64(len(o.files)) + 1); o.files = append(o.files, f) }
 func (o *onlyOpener) Gone(uint64)  {}
 
+func (o *onlyOpener) Lost(uint64, int64, int64) {}
+
 // open returns a file of n lines of the given length, handed out.
 func open(tb testing.TB, lines, length int) (f *File, path string) {
 	path = filepath.Join(tb.TempDir(), "a.log")

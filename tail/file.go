@@ -24,13 +24,14 @@ type File struct {
 	dec   *decoder // nil: raw bytes
 
 	// Written by Run at any time, read by the reader.
-	path   atomic.Pointer[string]
-	gone   atomic.Bool  // no pattern finds it now
-	ready  atomic.Bool  // something happened to it since TakeReady
-	check  atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
-	shrunk atomic.Int64 // size before a scan saw it shrink; 0: none did
-	behind atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
-	notify atomic.Pointer[chan<- struct{}]
+	path    atomic.Pointer[string]
+	gone    atomic.Bool  // no pattern finds it now
+	givenUp atomic.Bool  // to be released at once
+	ready   atomic.Bool  // something happened to it since TakeReady
+	check   atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
+	shrunk  atomic.Int64 // size before a scan saw it shrink; 0: none did
+	behind  atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
+	notify  atomic.Pointer[chan<- struct{}]
 
 	fills atomic.Uint64 // looks at the file
 	id    atomic.Uint64 // written once by the receiver

@@ -27,6 +27,7 @@ func (w *Watcher) scan() {
 		w.allTook = cpuTime() - start
 		w.allAt = w.now().Add(min(max(rewalkEvery*w.scanGap, scanAllPart*w.allTook), scanAllMax))
 	}
+	w.limitHeld()
 	w.scanTook = cpuTime() - start
 	w.credit = w.creditNow() - w.scanTook
 	w.creditedAt = w.now()

@@ -62,6 +62,12 @@ func (m *machine) Open(f *File) {
 	m.opened = append(m.opened, f)
 }
 
+func (m *machine) Lost(id uint64, from, to int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = append(m.gone, fmt.Sprintf("lost %s %04d-%04d", m.rel(m.known[id].Path), from, to))
+}
+
 func (m *machine) Gone(id uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -112,6 +112,9 @@ func (w *Watcher) countLost(f *File) {
 		w.stats.lostFiles.Add(1)
 		w.stats.lostBytes.Add(uint64(lost))
 		w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
+		if id := f.ID(); id != 0 {
+			w.handler.Lost(id, f.src.st.size-lost, f.src.st.size)
+		}
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 func (w *Watcher) admit() {
 	queue := w.waiting
 	w.waiting = nil
-	full := false
+	full, wanted := false, false
 	var behind []*File // wait to be unpacked, one at a time for the memory that takes; so do their younger generations
 	for _, f := range queue {
 		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || slices.ContainsFunc(behind, f.isYounger) {
@@ -25,8 +25,8 @@ func (w *Watcher) admit() {
 			w.waiting = append(w.waiting, f)
 			continue
 		}
-		if f.fd < 0 && (full || !w.slot()) {
-			full = true
+		if rests := w.rests(f); f.fd < 0 && (full && !rests || !w.mayOpen(f)) {
+			full, wanted = full || !rests, wanted || !rests
 			w.waiting = append(w.waiting, f)
 			continue
 		}
@@ -41,7 +41,7 @@ func (w *Watcher) admit() {
 		w.handler.Open(f)
 	}
 	w.forgetFinished()
-	w.wanted.Store(full)
+	w.wanted.Store(wanted)
 	w.stats.waiting.Store(int64(len(w.waiting)))
 	w.stats.open.Store(int64(len(w.open)))
 	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths)))

@@ -27,8 +27,10 @@ type runner struct {
 	lines []string
 }
 
-func (r *runner) Open(f *File) { r.opened <- f }
-func (r *runner) Gone(uint64)  {}
+func (r *runner) Open(f *File)              { r.opened <- f }
+func (r *runner) Lost(uint64, int64, int64) {}
+
+func (r *runner) Gone(uint64) {}
 
 func (r *runner) read(ctx context.Context, release bool) {
 	buf := make([]byte, 64<<10)

@@ -147,7 +147,10 @@ type Options struct {
 	OpenFilesMax int           // file descriptors at most; 0: 1024. Never more than half of the process's limit
 	ScanInterval time.Duration // rescan of patterns and stat of known files; inotify only shortens the wait; 0: 1 s
 	NoInotify    bool
-	ExcludePaths []string // files and directories that are never tailed, by any name: own log, spool directory; /proc/self/fd/2 works
+	HeldBytesMax int64                   // of deleted files that are open to be read; 0: 1 GiB
+	HeldFilesMax int                     // so many of them at most; 0: half of the descriptors
+	Paused       func(block string) bool // files of such a block may not be read now; nil: all may; any goroutine
+	ExcludePaths []string                // files and directories that are never tailed, by any name: own log, spool directory; /proc/self/fd/2 works
 	// SymlinkRoots are directories into which symlinks may lead whoever made them. It counts for a process that may read
 	// everything; others are bound by their own permissions.
 	SymlinkRoots []string
@@ -162,6 +165,8 @@ type Handler interface {
 	Open(f *File)
 	// Gone tells that a source with nothing left to read has vanished: its cursor can be forgotten.
 	Gone(id uint64)
+	// Lost tells that the bytes [from, to) of a source went before they were read. Gone follows some time.
+	Lost(id uint64, from, to int64)
 }
 
 // Line is one record's bytes.
@@ -188,6 +193,8 @@ type Stats struct {
 	Open         int64 // descriptors open
 	Reading      int64 // handed out and not released
 	WaitingOpen  int64 // unread, waiting for a free descriptor
+	HeldFiles    int64 // deleted and not read to their end
+	HeldBytes    int64 // of these
 	Missing      int64 // not under any pattern now (rotated away, moved, deleted) and not forgotten yet
 	Unreadable   int64 // refused by permissions now
 	OpenMax      int64 // bound on Open in force
@@ -202,6 +209,7 @@ type Stats struct {
 	LostBytes          uint64 // bytes known to have existed that went before they could be read
 	LostFiles          uint64 // sources that vanished with unread bytes, LostBytes of them as far as that is known
 	VanishedFiles      uint64 // sources that vanished while nobody watched: whether anything was written after their offset cannot be known
+	GivenUp            uint64 // deleted files that were closed unread: see Options.HeldBytesMax
 	StartedOver        uint64 // known sources that had to be read again from 0 at start
 	IgnoredFiles       uint64 // older than IgnoreOlder when they were found
 	SkippedFiles       uint64 // not regular, or compressed

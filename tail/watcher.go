@@ -4,6 +4,7 @@ package tail
 // it out as far as descriptors go. Everything here runs on the goroutine of Run, but for giveBack and Stats.
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -38,6 +39,7 @@ type key struct {
 type Watcher struct {
 	blocks  []Block
 	scanGap time.Duration
+	paused  func(block string) bool
 	log     *slog.Logger
 	walker  *walker
 	notify  *notifier // nil: polling only
@@ -82,7 +84,9 @@ type Watcher struct {
 	open       map[*File]struct{} // with a descriptor
 	openMax    int
 
-	asked chan question
+	asked        chan question
+	heldBytesMax int64
+	heldFilesMax int
 
 	bootedAt time.Time // the machine
 
@@ -103,13 +107,13 @@ type keepTimes struct{ idle, moved, unseen time.Duration }
 
 // counters are written by Run and by readers.
 type counters struct {
-	scans, bytesRead, truncations, lostBytes, lostFiles, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
-	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced, vanished                                   atomic.Uint64
-	oversize                                                                                                       [3]atomic.Uint64
+	scans, bytesRead, truncations, lostBytes, lostFiles, givenUp, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced, vanished                                            atomic.Uint64
+	oversize                                                                                                                [3]atomic.Uint64
 
-	files, open, reading, waiting, missing, unreadable, unread, openMax, watches atomic.Int64
-	inotify                                                                      atomic.Bool
-	scanNanos                                                                    atomic.Int64
+	files, open, reading, waiting, heldFiles, heldBytes, missing, unreadable, unread, openMax, watches atomic.Int64
+	inotify                                                                                            atomic.Bool
+	scanNanos                                                                                          atomic.Int64
 }
 
 func newWatcher(o Options) (*Watcher, error) {
@@ -118,7 +122,8 @@ func newWatcher(o Options) (*Watcher, error) {
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, refused: refused{paths: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
-		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots,
+		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
+		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
 	w.walker.skipDir = func(s *fileStat) bool { return w.excluded[key{0, s.dev, s.ino}] }
@@ -129,6 +134,9 @@ func newWatcher(o Options) (*Watcher, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && uint64(w.openMax) > uint64(limit.Cur)/2 {
 		w.openMax = max(openFilesMin, int(uint64(limit.Cur)/2))
 		w.log.Warn("the process may open too few files (ulimit -n): fewer log files are kept open", "limit", uint64(limit.Cur), "open_files_max", w.openMax, "wanted", o.OpenFilesMax)
+	}
+	if top := w.openMax / heldShare; w.heldFilesMax == 0 || w.heldFilesMax > top {
+		w.heldFilesMax = top
 	}
 	byName := map[string]int{}
 	for i, b := range w.blocks {
@@ -270,6 +278,10 @@ func (w *Watcher) takeBack() {
 		if st, err := statFD(f.fd); err == nil {
 			w.note(f, st)
 		}
+		if f.GivenUp() {
+			w.putAway(f)
+			continue
+		}
 		if w.settleCopy(f) {
 			continue
 		}
@@ -351,12 +363,12 @@ func (w *Watcher) remember(path, what string) {
 func (w *Watcher) Stats() Stats {
 	c := &w.stats
 	return Stats{
-		Files: c.files.Load(), Open: c.open.Load(), Reading: c.reading.Load(), WaitingOpen: c.waiting.Load(), Missing: c.missing.Load(),
+		Files: c.files.Load(), Open: c.open.Load(), Reading: c.reading.Load(), WaitingOpen: c.waiting.Load(), HeldFiles: c.heldFiles.Load(), HeldBytes: c.heldBytes.Load(), Missing: c.missing.Load(),
 		Unreadable: c.unreadable.Load(), OpenMax: c.openMax.Load(), UnreadBytes: c.unread.Load(), Watches: c.watches.Load(), Inotify: c.inotify.Load(),
 		ScanDuration: time.Duration(c.scanNanos.Load()),
 
 		Scans: c.scans.Load(), BytesRead: c.bytesRead.Load(), Truncations: c.truncations.Load(), LostBytes: c.lostBytes.Load(),
-		LostFiles: c.lostFiles.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
+		LostFiles: c.lostFiles.Load(), GivenUp: c.givenUp.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
 		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
 		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
 		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(), VanishedFiles: c.vanished.Load(),

@@ -97,6 +97,10 @@ type statsReply struct {
 	SpoolBytesMax       int64   `json:"spool_bytes_max"`
 	SpoolBytesWritten   int64   `json:"spool_bytes_written"`
 	SpoolFull           bool    `json:"spool_full"`
+	SpoolFullSeconds    float64 `json:"spool_full_seconds"` // 0: there is room
+	HeldFiles           int64   `json:"held_files"`         // deleted, open, not read to their end
+	HeldBytes           int64   `json:"held_bytes"`
+	GivenUpFiles        uint64  `json:"given_up_files"`
 	Syncs               int64   `json:"syncs"`
 	Files               int64   `json:"files"`
 	FilesOpen           int64   `json:"files_open"`
@@ -134,7 +138,41 @@ type statsReply struct {
 	ShiftedRecords      uint64  `json:"shifted_records"`
 	NewIdentities       uint64  `json:"new_identities"`
 
-	Records map[string]map[string]uint64 `json:"records"` // dropped or changed, by source block and reason
+	Records        map[string]map[string]uint64 `json:"records"`         // dropped or changed, by source block and reason
+	DroppedRecords uint64                       `json:"dropped_records"` // the sum of dropped
+	Dropped        []droppedStat                `json:"dropped"`         // since the start, by source and reason, as in the ledger of gaps
+	Sources        []sourceStat                 `json:"sources"`
+}
+
+// droppedStat counts records that are not delivered.
+type droppedStat struct {
+	Source  string `json:"source"`
+	Reason  string `json:"reason"`
+	Records uint64 `json:"records"`
+}
+
+// sourceStat is a source's part of the spool.
+type sourceStat struct {
+	Name       string `json:"name"`
+	SpoolBytes int64  `json:"spool_bytes"`       // its lines that are still to be sent, about
+	ShareBytes int64  `json:"spool_share_bytes"` // kept for them whatever others write
+	Paused     bool   `json:"paused"`            // they find no room: its files wait
+}
+
+// addSpool fills in who uses the spool and what was dropped.
+func (r *statsReply) addSpool(s *pipeline.Stats) {
+	if !s.SpoolFullSince.IsZero() {
+		r.SpoolFull, r.SpoolFullSeconds = true, time.Since(s.SpoolFullSince).Seconds()
+	}
+	r.HeldFiles, r.HeldBytes, r.GivenUpFiles = s.Tail.HeldFiles, s.Tail.HeldBytes, s.Tail.GivenUp
+	r.Dropped, r.Sources = []droppedStat{}, []sourceStat{}
+	for _, d := range s.Dropped {
+		r.Dropped = append(r.Dropped, droppedStat(d))
+		r.DroppedRecords += d.Records
+	}
+	for _, x := range s.Sources {
+		r.Sources = append(r.Sources, sourceStat(x))
+	}
 }
 
 func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
@@ -143,10 +181,10 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 }
 
 func newStats(s pipeline.Stats) statsReply {
-	return statsReply{
+	reply := statsReply{
 		UptimeSeconds: s.Uptime.Seconds(), LinesRead: s.LinesRead, BytesRead: s.BytesRead, LinesSpooled: s.LinesSpooled,
 		LinesAcked: s.Kafka.AckedRecords, OldestUnacked: s.OldestUnacked.Seconds(),
-		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, SpoolFull: s.SpoolFull, Syncs: s.Spool.Syncs,
+		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, Syncs: s.Spool.Syncs,
 		Files: s.Tail.Files, FilesOpen: s.Tail.Open, FilesOpenMax: s.Tail.OpenMax, FilesReading: s.Tail.Reading,
 		FilesWaiting: s.Tail.WaitingOpen, FilesMissing: s.Tail.Missing, UnreadBytes: s.Tail.UnreadBytes, IgnoredFiles: s.Tail.IgnoredFiles,
 		Inotify: s.Tail.Inotify, InotifyWatches: s.Tail.Watches, InotifyOverflows: s.Tail.NotifyOverflows, Truncations: s.Tail.Truncations, LostBytes: s.Tail.LostBytes,
@@ -159,4 +197,6 @@ func newStats(s pipeline.Stats) statsReply {
 		BatchesCut:   s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 		Records: s.Records,
 	}
+	reply.addSpool(&s)
+	return reply
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"shipper/pipeline"
 	"shipper/spool"
 	"shipper/tail"
 )
@@ -91,6 +92,10 @@ type SpoolConfig struct {
 	MinFreeBytes     int64
 	RetainAckedBytes int64
 	AllowNetworkFS   bool
+	WhenFull         string // block, drop_newest
+	GapTopic         string // "": none
+	HeldBytesMax     int64  // held_max_bytes
+	HeldFilesMax     int    // held_max_files; 0: auto
 }
 
 // SourceConfig is one block of files that go to one topic.
@@ -106,6 +111,7 @@ type SourceConfig struct {
 	Oversize       string // split, cut, skip
 	Encoding       string // raw or a name that tail knows
 	IdleFlush      time.Duration
+	SpoolShare     int // percent; 0: auto
 	Record         RecordConfig
 
 	Compression      string // as KafkaConfig, or asKafka: that, with its level
@@ -136,7 +142,7 @@ func DefaultConfig() Config {
 			AcksTimeout:      10 * time.Second,
 			AutoCreateTopics: true,
 		},
-		Spool:        SpoolConfig{RetainAckedBytes: 64 << 20},
+		Spool:        SpoolConfig{RetainAckedBytes: 64 << 20, WhenFull: "block", HeldBytesMax: 1 << 30},
 		SymlinkRoots: []string{},
 		MemoryBytes:  128 << 20,
 		Log:          LogConfig{Level: slog.LevelInfo, Format: "text"},
@@ -214,6 +220,10 @@ func (c *Config) keys() []key {
 			size("min_free_bytes", &c.Spool.MinFreeBytes, 0, 1<<50),
 			size("retain_acked", &c.Spool.RetainAckedBytes, 1<<20, 1<<50),
 			boolean("allow_network_fs", &c.Spool.AllowNetworkFS),
+			choice("when_full", &c.Spool.WhenFull, "block", "drop_newest"),
+			text("gap_topic", &c.Spool.GapTopic, emptyOrTopicName),
+			size("held_max_bytes", &c.Spool.HeldBytesMax, 1<<20, 1<<50),
+			autoOrInteger("held_max_files", &c.Spool.HeldFilesMax, 1, 1<<20),
 		}),
 		mapping("defaults", sourceDefaults.defaultKeys()),
 		mappings("sources", sourcesMax, new(SourceConfig).keys(), func(item value) error {
@@ -283,6 +293,7 @@ func (s *SourceConfig) defaultKeys() []key {
 		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
 		choice("compression", &s.Compression, asKafka, "zstd", "lz4", "snappy", "gzip", "none"),
 		integer("compression_level", &s.CompressionLevel, 0, 22),
+		autoOrPercent("spool_share", &s.SpoolShare),
 	}, s.Record.keys()...)
 }
 
@@ -333,7 +344,7 @@ func (c *Config) finishSpool() error {
 }
 
 func (c *Config) finishSources() error {
-	names := make(map[string]int, len(c.Sources)) // name -> its place in the list
+	names, share := make(map[string]int, len(c.Sources)), 0 // name -> its place in the list
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		at := fmt.Sprintf("sources[%d].", i)
@@ -357,7 +368,13 @@ func (c *Config) finishSources() error {
 		if err := c.checkLevel(c.whereSet(at, "compression_level"), s.Compression, s.CompressionLevel); err != nil {
 			return err
 		}
+		if s.Name == pipeline.GapSource {
+			return c.errorAt(at+"name", "%q is the agent's own name for its ledger of gaps; choose another", s.Name)
+		}
 		names[s.Name] = i
+		if share += s.SpoolShare; share > 100 {
+			return c.errorAt(c.whereSet(at, "spool_share"), "the sources up to this one claim %d%% of the spool; all together may claim 100%%", share)
+		}
 		s.Paths = c.usablePatterns(at, s.Paths)
 		if err := c.checkRecord(at, s); err != nil {
 			return err

@@ -27,6 +27,10 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			MinFreeBytes:     c.Spool.MinFreeBytes,
 			RetainAckedBytes: c.Spool.RetainAckedBytes,
 			AllowNetworkFS:   c.Spool.AllowNetworkFS,
+			DropNewest:       c.Spool.WhenFull == "drop_newest",
+			GapTopic:         c.Spool.GapTopic,
+			HeldBytesMax:     c.Spool.HeldBytesMax,
+			HeldFilesMax:     c.Spool.HeldFilesMax,
 		},
 		MemoryBytesMax: c.MemoryBytes,
 		ExcludePaths:   []string{c.Spool.Dir},
@@ -59,6 +63,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Encoding:     s.Encoding,
 			IdleFlush:    s.IdleFlush,
 			Record:       s.toRecord(),
+			SpoolShare:   s.SpoolShare,
 		})
 		if s.Compression != asKafka {
 			added := &p.Sources[len(p.Sources)-1]

@@ -37,7 +37,7 @@ func TestConfigToPipeline(t *testing.T) {
 			Brokers: []string{"kafka-1:9092"}, ClientID: "shipper", SASLMechanism: "scram-sha-256", SASLUser: "u", SASLPassword: "p",
 			Compression: "zstd", AcksTimeout: 10 * time.Second, AutoCreateTopics: true,
 		},
-		Spool: pipeline.Spool{Dir: "/var/lib/shipper", RetainAckedBytes: 64 << 20},
+		Spool: pipeline.Spool{Dir: "/var/lib/shipper", RetainAckedBytes: 64 << 20, HeldBytesMax: 1 << 30},
 		Sources: []pipeline.Source{
 			{Name: "app", Paths: []string{"/var/log/app/**/*.log"}, Topic: "app-logs", Linger: time.Second, LineBytesMax: 1e6, Oversize: "split", Encoding: "raw", IdleFlush: 5 * time.Second, Record: plain},
 			{Name: "all", Paths: []string{"/a", "/b"}, Exclude: []string{"/c"}, Topic: "t", StartAtEnd: true, Lanes: 3, ByKey: true, Linger: 2 * time.Second, LineBytesMax: 1 << 20, Oversize: "cut", Encoding: "utf-16", IdleFlush: 3 * time.Second, Record: withKey, Compression: "gzip", CompressionLevel: 5},

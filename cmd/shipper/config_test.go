@@ -147,10 +147,11 @@ kafka:
   auto_create_topics: false
   tls: {enabled: true, server_name: kafka, insecure_skip_verify: true}
   sasl: {mechanism: scram-sha-512, username: u, password_file: %s}
-spool: {dir: /spool, max_bytes: 1GiB, min_free_bytes: 2GB, retain_acked: 12345KiB, allow_network_fs: true}
+spool: {dir: /spool, max_bytes: 1GiB, min_free_bytes: 2GB, retain_acked: 12345KiB, allow_network_fs: true,
+  when_full: drop_newest, gap_topic: gaps, held_max_bytes: 2GiB, held_max_files: 77}
 sources:
   - {name: a.b_c-1, paths: ["/a/{b,c}/[a-z]?.log"], exclude: ["/a/b/x*"], topic: t, start_at: end, ignore_older: 2d, lanes: 64,
-     linger: 10ms, max_line_bytes: 16MiB, oversize: skip, encoding: shift_jis, idle_flush: 1d,
+     linger: 10ms, max_line_bytes: 16MiB, oversize: skip, encoding: shift_jis, idle_flush: 1d, spool_share: 25%%,
      compression: lz4, compression_level: 3}
 symlink_roots: [/mnt]
 memory_limit: 256MiB
@@ -162,8 +163,8 @@ log: {level: warn, format: json}
 	got := fmt.Sprintf("%+v", *c)
 	want := `{File:x.yaml Kafka:{Brokers:[kafka-1:9092 [::1]:9093] ClientID:me Compression:gzip CompressionLevel:9 AcksTimeout:1m0s AutoCreateTopics:false ` +
 		`TLS:{Enabled:true CAFile: CertFile: KeyFile: ServerName:kafka InsecureSkipVerify:true} SASL:{Mechanism:scram-sha-512 Username:u Password:*** PasswordFile:` + password + `}} ` +
-		`Spool:{Dir:/spool MaxBytes:1073741824 MinFreeBytes:2000000000 RetainAckedBytes:12641280 AllowNetworkFS:true} ` +
-		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 PartitionBy:file Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s Record:` + fmt.Sprintf("%+v", RecordConfig{}) + ` Compression:lz4 CompressionLevel:3}] ` +
+		`Spool:{Dir:/spool MaxBytes:1073741824 MinFreeBytes:2000000000 RetainAckedBytes:12641280 AllowNetworkFS:true WhenFull:drop_newest GapTopic:gaps HeldBytesMax:2147483648 HeldFilesMax:77} ` +
+		`Sources:[{Name:a.b_c-1 Topic:t Paths:[/a/{b,c}/[a-z]?.log] Exclude:[/a/b/x*] StartAt:end IgnoreOlder:48h0m0s Lanes:64 PartitionBy:file Linger:10ms LineBytesMax:16777216 Oversize:skip Encoding:shift_jis IdleFlush:24h0m0s SpoolShare:25 Record:` + fmt.Sprintf("%+v", RecordConfig{}) + ` Compression:lz4 CompressionLevel:3}] ` +
 		`SymlinkRoots:[/mnt] MemoryBytes:268435456 Admin:{Socket:off HTTP:localhost:9600} Log:{Level:WARN Format:json} ` +
 		`Warnings:[x.yaml:9: kafka.tls.insecure_skip_verify: anyone on the network path can pose as the broker] lines:map[]}`
 	if got != want {
@@ -181,7 +182,7 @@ func TestRefusals(t *testing.T) {
 		{"spool:", "  compresion: gzip\nspool:", `x.yaml:3: kafka.compresion: unknown key; did you mean "compression"?`},
 		{"topic", "topci", `x.yaml:8: sources[0].topci: unknown key; did you mean "topic"?`},
 		{"topic", "Topic", `x.yaml:8: sources[0].Topic: unknown key; did you mean "topic"?`},
-		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, partition_by, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level, format, json, container, multiline, filter, redact, key, headers, static_headers, timestamp`},
+		{"", "defaults: {name: x}\n", `x.yaml:9: defaults.name: unknown key; known keys here: exclude, start_at, ignore_older, lanes, partition_by, linger, max_line_bytes, oversize, encoding, idle_flush, compression, compression_level, spool_share, format, json, container, multiline, filter, redact, key, headers, static_headers, timestamp`},
 		{"", "  - <<: {name: x, topik: y}\n    paths: [/x]\n", `x.yaml:9: sources[1].topik: unknown key; did you mean "topic"?`},
 		{"", "defaults: {encoding: sjiss}\n", `x.yaml:9: defaults.encoding: is "sjiss"; allowed: ` + strings.Join(tail.Encodings(), ", ")},
 		{"", "kafka: {}\n", `x.yaml:9: kafka: given twice, first in line 1`},
@@ -234,6 +235,13 @@ func TestRefusals(t *testing.T) {
 		{"/var/lib/shipper", "spool", `x.yaml:4: spool.dir: is "spool"; it must be an absolute path`},
 		{"sources", "  max_bytes: 31MiB\nsources", `x.yaml:5: spool.max_bytes: is 32505856; the smallest spool has 32MiB`},
 		{"sources", "  max_bytes: 1GiB\n  retain_acked: 300MiB\nsources", `x.yaml:6: spool.retain_acked: is more than a quarter of spool.max_bytes (1073741824)`},
+
+		{"sources", "  when_full: drop_oldest\nsources", `x.yaml:5: spool.when_full: is "drop_oldest"; allowed: block, drop_newest; did you mean "drop_newest"?`},
+		{"sources", "  gap_topic: a b\nsources", `x.yaml:5: spool.gap_topic: is "a b"; a Kafka topic is not . or .. and has 1 to 249 characters out of a-z A-Z 0-9 . _ -`},
+		{"name: app", "name: shipper-gaps", `x.yaml:6: sources[0].name: "shipper-gaps" is the agent's own name for its ledger of gaps; choose another`},
+		{"", "defaults: {spool_share: 25}\n", `x.yaml:9: defaults.spool_share: is "25"; it must be auto or a percentage from 1% to 100%`},
+		{"", "  - {name: b, paths: [/x], topic: t, spool_share: 60%}\n  - {name: c, paths: [/y], topic: t, spool_share: 41%}\n",
+			`x.yaml:10: sources[2].spool_share: the sources up to this one claim 101% of the spool; all together may claim 100%`},
 
 		{"spool:", "  compression: gizp\nspool:", `x.yaml:3: kafka.compression: is "gizp"; allowed: zstd, lz4, snappy, gzip, none; did you mean "gzip"?`},
 		{"spool:", "  compression: lz4\n  compression_level: 10\nspool:", `x.yaml:4: kafka.compression_level: is 10; lz4 takes 0 to 9`},

@@ -105,6 +105,21 @@ func autoOrInteger(name string, dst *int, minimum, maximum int) key {
 	})
 }
 
+// autoOrPercent is a whole number of percent from 1% to 100%, or auto, which is 0.
+func autoOrPercent(name string, dst *int) key {
+	return leaf(name, value.scalar, dst, func(s string) (int, error) {
+		if s == "auto" {
+			return 0, nil
+		}
+		digits, ok := strings.CutSuffix(s, "%")
+		n, err := strconv.Atoi(digits)
+		if !ok || err != nil || n < 1 || n > 100 || strconv.Itoa(n) != digits {
+			return 0, fmt.Errorf("is %q; it must be auto or a percentage from 1%% to 100%%", s)
+		}
+		return n, nil
+	})
+}
+
 // size is a number of bytes.
 func size(name string, dst *int64, minimum, maximum int64) key {
 	return leaf(name, value.scalar, dst, func(s string) (int64, error) {
@@ -315,6 +330,13 @@ func sourceName(s string) error {
 		return fmt.Errorf("is %q; a name has 1 to 100 characters out of a-z A-Z 0-9 . _ -", s)
 	}
 	return nil
+}
+
+func emptyOrTopicName(s string) error {
+	if s == "" {
+		return nil
+	}
+	return topicName(s)
 }
 
 // topicName: the rule of Kafka's Topic.validate.

@@ -41,22 +41,7 @@ func TestC090VolumeFull(t *testing.T) {
 	w.agent.Start()
 	w.writer.Write(70_000)
 	w.agent.WaitLog("the spool is full", 30*time.Second)
-	filler, err := os.Create(filepath.Join(w.spoolDir(), "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := 1 << 20; n > 0; {
-		if _, err = filler.Write(make([]byte, n)); err != nil {
-			n /= 2
-		}
-	}
-	if !errors.Is(err, unix.ENOSPC) {
-		t.Fatal(err)
-	}
-	var st unix.Statfs_t
-	if err := errors.Join(filler.Close(), unix.Statfs(w.spoolDir(), &st)); err != nil || st.Bavail != 0 {
-		t.Fatalf("%d blocks are free, %v", st.Bavail, err)
-	}
+	w.fillVolume()
 	w.agent.Kill9() // a start needs no free byte either
 	w.agent.Start()
 	w.heal()
@@ -111,17 +96,101 @@ func TestC097SpoolNotWritable(t *testing.T) {
 	w.agent.Start()
 	w.writer.Write(2_000)
 	w.check()
+	// The agent goes on with the segment that is open, then waits and says why, and
+	// ships the rest when it can.
 	setImmutable(t, w.spoolDir(), true)
-	w.writer.Write(20_000) // more than the segment that is open takes
-	if code := w.agent.WaitExit(20 * time.Second); code != 1 {
-		t.Fatalf("exit code %d, want 1", code)
-	}
-	if log := w.agent.Log(); !strings.Contains(log, "not permitted") {
+	w.writer.Write(20_000) // more than that segment takes
+	w.agent.WaitLog("the spool is full", 20*time.Second)
+	if log := w.agent.Log(); !strings.Contains(log, "operation not permitted") {
 		t.Errorf("the agent does not say why:\n%s", log)
 	}
-	w.wantExit1("not permitted") // and none of that is lost
+	time.Sleep(time.Second)
+	if s := w.stats(); s["spool_full_seconds"] == 0 || s["lines_acked"] < 2_000 {
+		t.Errorf("%v", s)
+	}
+	setImmutable(t, w.spoolDir(), false)
+	w.check()
+
+	// Killed meanwhile, it says why it cannot start, and nothing is lost.
+	setImmutable(t, w.spoolDir(), true)
+	w.writer.Write(20_000)
+	w.agent.Kill9()
+	w.wantExit1("not permitted")
 	setImmutable(t, w.spoolDir(), false)
 	w.agent.Start()
 	w.check()
 	w.stop()
+	if log := w.agent.Log(); strings.Contains(log, "level=ERROR") {
+		t.Errorf("errors:\n%s", log)
+	}
+}
+
+// Another program fills the volume while the agent runs, and frees it: reading
+// pauses, what is spooled is delivered meanwhile, reading resumes by itself.
+func TestC090VolumeFilledAndFreed(t *testing.T) {
+	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2, "max_bytes: 32MiB", "max_bytes: 48MiB\n  min_free_bytes: 4MiB")
+	w.mountTmpfs("64m")
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(5_000)
+	w.awaitSpooled()
+	filler := w.fillVolume()
+	w.writer.Write(40_000)
+	w.agent.WaitLog("the spool is full", 30*time.Second)
+	w.heal()
+	w.awaitRead("lines_acked", 5_000) // with no byte free
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	w.check()
+	w.stop()
+	if log := w.agent.Log(); strings.Contains(log, "level=ERROR") || strings.Count(log, "the spool is full") > 3 {
+		t.Errorf("errors, or too many words:\n%s", log)
+	}
+}
+
+// The floor of free bytes is reached, not the end of the volume: reading pauses
+// above it, and goes on when lines were delivered.
+func TestMinFreeBytes(t *testing.T) {
+	const floor = 20 << 20
+	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2, "max_bytes: 32MiB", "max_bytes: 60MiB\n  min_free_bytes: 20MiB")
+	w.mountTmpfs("64m")
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(60_000)
+	w.agent.WaitLog("the spool is full", 30*time.Second)
+	time.Sleep(500 * time.Millisecond)
+	var st unix.Statfs_t
+	if err := unix.Statfs(w.spoolDir(), &st); err != nil {
+		t.Fatal(err)
+	}
+	if free := int64(st.Bavail) * st.Bsize; free < floor || free > floor+8<<20 {
+		t.Errorf("%d bytes are free, the floor is %d", free, floor)
+	}
+	w.heal()
+	w.check()
+	w.stop()
+}
+
+// fillVolume writes a file until no byte of the spool's volume is free.
+func (w *world) fillVolume() (path string) {
+	w.t.Helper()
+	path = filepath.Join(w.spoolDir(), "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for n := 1 << 20; n > 0; {
+		if _, err = f.Write(make([]byte, n)); err != nil {
+			n /= 2
+		}
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		w.t.Fatal(err)
+	}
+	var st unix.Statfs_t
+	if err := errors.Join(f.Close(), unix.Statfs(w.spoolDir(), &st)); err != nil || st.Bavail != 0 {
+		w.t.Fatalf("%d blocks are free, %v", st.Bavail, err)
+	}
+	return path
 }

@@ -21,7 +21,11 @@ import (
 // spoolWorld is a world with a small spool; edit changes its config.
 func spoolWorld(t *testing.T, o kafkatest.WriterOptions, partitions int32, edit ...string) *world {
 	t.Helper()
-	b := embedded(t, partitions)
+	return spoolWorldOn(t, embedded(t, partitions), o, edit...)
+}
+
+func spoolWorldOn(t *testing.T, b *brokers, o kafkatest.WriterOptions, edit ...string) *world {
+	t.Helper()
 	w := newWorld(t, b, o)
 	text := strings.ReplaceAll(w.config(w.spoolDir(), []source{{name: "app", glob: filepath.Join(w.dir, "logs", "app-*.log")}}), "512MiB", "32MiB")
 	w.agent.SetConfig(strings.NewReplacer(edit...).Replace(text))

@@ -1,0 +1,261 @@
+package pipeline
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"shipper/spool"
+)
+
+// When lines find no room: the spool is full, or their source block has its
+// share of it.
+//
+//	block        the group waits, and all behind it of its block; readers leave
+//	             the block's files alone, which are the buffer then
+//	drop_newest  the group's batches are dropped before anybody gave them an
+//	             index: its cursors are committed with a gap for each file
+//
+// Groups hold lines of one block, so the others go on. What waits is within the
+// budget of bytes between read and spool, of which no block can take all.
+
+// parking holds the groups of one block that wait for room.
+type parking struct {
+	groups []*group
+}
+
+const (
+	retryFull = 250 * time.Millisecond
+	roomLasts = 10 * time.Second
+	tellGaps  = time.Second      // between two looks at what is untold
+	tellAgain = 10 * time.Second // after a failure
+)
+
+// admit appends a group, or drops its lines, or lets it wait.
+func (c *committer) admit(g *group) error {
+	if p := c.parkingOf(g); len(p.groups) > 0 {
+		c.park(p, g)
+		return nil
+	}
+	done, err := c.try(g)
+	if err == nil && !done {
+		c.park(c.parkingOf(g), g)
+	}
+	return err
+}
+
+// parkingOf is where the groups of g's block wait; those of no block have one too.
+func (c *committer) parkingOf(g *group) *parking { return &c.parked[g.block+1] }
+
+// try appends g, or what is left of it without its lines. done is false if it
+// has to wait. An error is final.
+func (c *committer) try(g *group) (done bool, err error) {
+	for _, b := range g.batches {
+		<-b.ready
+	}
+	full, err := c.appendGroup(g)
+	if err != nil || !full {
+		return !full, err
+	}
+	if len(g.batches) == 0 || g.block >= len(c.drops) || !c.drops[g.block] {
+		return false, nil
+	}
+	c.dropLines(g)
+	full, err = c.appendGroup(g)
+	return !full, err
+}
+
+// dropLines takes the batches out of a group and puts the gaps in that stand for
+// them. Indexes of the lanes go on as if they had never been.
+func (c *committer) dropLines(g *group) {
+	for _, b := range g.batches {
+		b.lane.dropped.Add(uint64(b.sealed.Count))
+		c.budget.give(b.lane.block, b.out)
+	}
+	for _, s := range g.spans {
+		if s.records > 0 {
+			g.commit.Gaps = append(g.commit.Gaps, spool.Gap{Source: s.source, FromByte: s.from, ToByte: s.to, Records: s.records, Reason: spool.GapDroppedNewest})
+		}
+	}
+	g.batches, g.spans, g.records = nil, nil, 0
+}
+
+// fits tells whether the group's lines are within the share of their block.
+func (c *committer) fits(g *group, bytes int64) (bool, error) {
+	if len(c.shares.kept) < 2 || g.block < 0 {
+		return true, nil
+	}
+	now := time.Now()
+	if now.Sub(c.measured) >= measureInterval {
+		if err := c.measure(now); err != nil {
+			return false, err
+		}
+	}
+	if c.shares.fits(g.block, bytes) {
+		return true, nil
+	}
+	if now.Sub(c.measured) < measurePause {
+		return false, nil
+	}
+	if err := c.measure(now); err != nil {
+		return false, err
+	}
+	return c.shares.fits(g.block, bytes), nil
+}
+
+// measure asks the spool what it holds of each block and what it still takes.
+func (c *committer) measure(now time.Time) error {
+	room, err := c.log.Room()
+	if err != nil {
+		return err
+	}
+	c.measured, c.shares.room = now, room
+	clear(c.shares.used)
+	c.log.LiveBytes(func(id uint32, n int64) {
+		if block, ok := c.blockOf[id]; ok {
+			c.shares.used[block] += n
+		}
+	})
+	for i, n := range c.shares.used {
+		c.intakes[i].spoolBytes.Store(n)
+	}
+	return nil
+}
+
+// park lets a group wait and its block's readers pause. Its batches give up what
+// they have of the budget beyond their own bytes.
+func (c *committer) park(p *parking, g *group) {
+	for _, b := range g.batches {
+		<-b.ready
+		if 2*len(b.sealed.Records) > cap(b.out) {
+			continue
+		}
+		if small := c.budget.take(b.lane.block, len(b.sealed.Records)); small != nil {
+			b.sealed.Records = append(small, b.sealed.Records...)
+			c.budget.give(b.lane.block, b.out)
+			b.out = small
+		}
+	}
+	p.groups = append(p.groups, g)
+	c.parkedGroups++
+	if g.block >= 0 {
+		c.intakes[g.block].paused.Store(true)
+	}
+}
+
+// retry tries the groups that wait, each block's in order, another block first
+// each time.
+func (c *committer) retry(now time.Time) error {
+	if c.parkedGroups == 0 || now.Sub(c.tried) < retryFull {
+		return nil
+	}
+	c.tried = now
+	c.firstTried++
+	resumed := false
+	for i := range c.parked {
+		p := &c.parked[(i+c.firstTried)%len(c.parked)]
+		n := 0
+		for n < len(p.groups) {
+			done, err := c.try(p.groups[n])
+			if err != nil {
+				return err
+			}
+			if !done {
+				break
+			}
+			n++
+		}
+		if p.groups = slices.Delete(p.groups, 0, n); n > 0 && len(p.groups) == 0 {
+			p.groups = nil
+			if block := (i+c.firstTried)%len(c.parked) - 1; block >= 0 {
+				c.intakes[block].paused.Store(false)
+				resumed = true
+			}
+		}
+		c.parkedGroups -= n
+	}
+	if resumed {
+		c.wakeReaders()
+	}
+	return nil
+}
+
+// tellFull says once that lines find no room, and why. While the spool drains it
+// is full and not full many times a second; that it has room is said when that
+// has lasted.
+func (c *committer) tellFull(g *group, why error) {
+	now := time.Now()
+	c.fullAt = now
+	if c.stats.fullSince.CompareAndSwap(0, now.UnixNano()) {
+		what := "reading pauses"
+		if c.cfg.Spool.DropNewest {
+			what = "new lines are dropped and counted"
+		}
+		c.slog.Warn("the spool is full: "+what+" until Kafka takes what it holds", "dir", c.cfg.Spool.Dir, "source", c.nameOf(g.block), "why", why)
+	}
+}
+
+var errShare = errors.New("this source has its share of it")
+
+func (c *committer) nameOf(block int) string {
+	if block < 0 {
+		return ""
+	}
+	return c.cfg.Sources[block].Name
+}
+
+func (c *committer) tellRoom(now time.Time) {
+	if !c.fullAt.IsZero() && now.Sub(c.fullAt) >= roomLasts && c.parkedGroups == 0 {
+		c.fullAt = time.Time{}
+		c.stats.fullSince.Store(0)
+		c.slog.Info("the spool has room again: reading goes on", "dir", c.cfg.Spool.Dir)
+	}
+}
+
+// gapKey is what dropped records are counted by.
+type gapKey struct {
+	source string
+	reason uint8
+}
+
+// tellGaps writes what the spool lists as untold into the ledger. Behind a sync:
+// all of it is durable.
+func (c *committer) tellGaps(now time.Time) {
+	gaps := c.log.Untold()
+	if len(gaps) == 0 || now.Before(c.tellGapsAt) {
+		return
+	}
+	c.tellGapsAt = now.Add(tellGaps)
+	if err := c.ledger.write(gaps, now); err != nil {
+		c.tellGapsAt = now.Add(tellAgain)
+		if !c.ledgerFails {
+			c.slog.Error("gaps cannot be written down; the spool remembers them", "gaps", len(gaps), "error", err)
+		}
+		c.ledgerFails = true
+		c.publishGaps(gaps)
+		return
+	}
+	c.ledgerFails = false
+	for i := range gaps {
+		c.told[gapKey{gaps[i].Block, gaps[i].Reason}] += gaps[i].Records
+	}
+	c.log.Told(gaps[len(gaps)-1].Number + 1)
+	c.publishGaps(nil)
+}
+
+// publishGaps makes the counts visible: what is in the ledger, and untold.
+func (c *committer) publishGaps(untold []spool.UntoldGap) {
+	sums := map[gapKey]uint64{}
+	for k, n := range c.told {
+		sums[k] = n
+	}
+	for i := range untold {
+		sums[gapKey{untold[i].Block, untold[i].Reason}] += untold[i].Records
+	}
+	list := make([]Dropped, 0, len(sums))
+	for k, n := range sums {
+		list = append(list, Dropped{Source: k.source, Reason: gapReasons[k.reason], Records: n})
+	}
+	slices.SortFunc(list, func(a, b Dropped) int { return cmpDropped(&a, &b) })
+	c.stats.dropped.Store(&list)
+}
