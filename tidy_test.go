@@ -321,3 +321,38 @@ func TestNolintHasAReason(t *testing.T) {
 		}
 	}
 }
+
+// The contract names a test in each of its rows, and each of them exists.
+func TestContractIsTested(t *testing.T) {
+	tests := map[string]bool{}
+	for _, f := range sourceFiles(t) {
+		for _, d := range f.ast.Decls {
+			if fn, ok := d.(*ast.FuncDecl); ok && fn.Recv == nil {
+				tests[fn.Name.Name] = true
+			}
+		}
+	}
+	text, err := os.ReadFile("docs/contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := 0
+	for line := range strings.Lines(string(text)) {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| event") {
+			continue
+		}
+		rows++
+		names := regexp.MustCompile(`Test[A-Z0-9]\w*`).FindAllString(line, -1)
+		if len(names) == 0 {
+			t.Errorf("docs/contract.md: no test in: %s", line)
+		}
+		for _, name := range names {
+			if !tests[name] {
+				t.Errorf("docs/contract.md names %s, which does not exist", name)
+			}
+		}
+	}
+	if rows < 20 {
+		t.Errorf("docs/contract.md: %d rows were read", rows)
+	}
+}
