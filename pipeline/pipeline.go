@@ -125,7 +125,7 @@ func (a *Agent) closeKafka() {
 func (a *Agent) transport() kafka.Transport {
 	fast, slow := a.clients[0], a.clients[1]
 	return kafka.Transport{Metadata: fast.Metadata, InitProducerID: fast.InitProducerID, EndOfEpoch: fast.EndOfEpoch, EndOffset: fast.EndOffset,
-		ReadBack: fast.ReadBack, TopicConfig: fast.TopicConfig,
+		ReadBack: fast.ReadBack, MayRead: fast.MayRead, TopicConfig: fast.TopicConfig,
 		Produce: func(broker int32, isSlow bool, r *kafka.ProduceRequest, dst []kafka.PartOutcome) ([]kafka.PartOutcome, error) {
 			if !isSlow {
 				return fast.Produce(broker, r, dst)

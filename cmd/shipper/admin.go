@@ -137,6 +137,7 @@ type statsReply struct {
 	DeadLetters         uint64  `json:"dead_letters"`
 	ShiftedRecords      uint64  `json:"shifted_records"`
 	NewIdentities       uint64  `json:"new_identities"`
+	UnreadableTopics    int64   `json:"unreadable_topics"`
 
 	Records        map[string]map[string]uint64 `json:"records"`         // dropped or changed, by source block and reason
 	DroppedRecords uint64                       `json:"dropped_records"` // the sum of dropped
@@ -195,7 +196,8 @@ func newStats(s pipeline.Stats) statsReply {
 		LostFiles:          s.Tail.LostFiles, VanishedFiles: s.Tail.VanishedFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords,
 		BatchesCut:   s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
-		Records: s.Records,
+		UnreadableTopics: s.Kafka.UnreadableTopics,
+		Records:          s.Records,
 	}
 	reply.addSpool(&s)
 	return reply

@@ -310,3 +310,22 @@ func TestC153Untrusted(t *testing.T) {
 		}
 	}
 }
+
+// Without the right to read the topic all goes on, and people know at once what they are without.
+func TestNoRightToRead(t *testing.T) {
+	b := embedded(t, 1)
+	denied := b.fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 1})
+	w.agent.Start()
+	w.writer.Write(100)
+	w.agent.WaitLog("grant READ on the topic", 20*time.Second)
+	w.wantStat("unreadable_topics", 1)
+	denied.Remove()
+	w.check()
+	w.agent.Kill9()
+	w.agent.Start() // with a new producer id it is tried again
+	w.writer.Write(100)
+	w.check()
+	w.wantStat("unreadable_topics", 0)
+	w.stop()
+}

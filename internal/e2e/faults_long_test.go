@@ -143,6 +143,12 @@ func TestC130ResponsesLostUnderLoad(t *testing.T) {
 		w.heal()
 		w.writer.Stop()
 		w.checkSettled()
+		if b.writeOnly {
+			w.agent.WaitLog("grant READ on the topic", time.Second)
+			w.wantStat("unreadable_topics", 1)
+		} else {
+			w.wantStat("unreadable_topics", 0)
+		}
 		w.stop()
 	})
 }

@@ -92,6 +92,7 @@ func TestS2WireOrder(t *testing.T) {
 	asBoth(t, 12, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
 		w := oneBlockEach(t, b.brokers, 24, 6_000, "10ms")
 		w.agent.Start()
+		w.agent.WaitLog("shipper runs", 20*time.Second)
 		w.writer.Start()
 		for i, end := 0, time.Now().Add(2*time.Minute); w.stats()["batches_sent"] < 3_000 && time.Now().Before(end); i++ {
 			p := w.proxies[i%3]

@@ -15,6 +15,8 @@ type reply struct {
 	row    *row // nil: metadata, or the configuration of a topic
 	ev     Event
 	grant  IdentityRecord // with EvGranted
+	rights bool           // with EvGranted: it is known whether the topic may be read
+	noRead bool           // it may not
 	meta   *Metadata
 	cut    *cutReply
 	merged *mergeReply
@@ -66,6 +68,9 @@ func (s *Sink) takeReply(p reply) {
 	}
 	if p.ev.Kind == EvGranted {
 		p.row.grant = p.grant
+		if p.rights {
+			s.noteRights(p.row.info.Topic, p.noRead)
+		}
 	}
 	s.step(p.row, p.ev)
 }
@@ -207,7 +212,12 @@ func (s *Sink) grantIdentity(r *row) {
 				rec.Floor = end // else unknown: a later read-back cannot tell, and says so
 			}
 		}
-		return reply{row: r, grant: rec, ev: Event{Kind: EvGranted, Identity: rec.identity()}}
+		p := reply{row: r, grant: rec, ev: Event{Kind: EvGranted, Identity: rec.identity()}}
+		if t.MayRead != nil && rec.Floor >= 0 {
+			code, err := t.MayRead(ctx, ReadBackQuery{Broker: route.Leader, Topic: rec.Topic, TopicID: rec.TopicID, Partition: rec.Partition, CurrentEpoch: route.Epoch, Floor: rec.Floor})
+			p.rights, p.noRead = err == nil && (code == 0 || code == codeTopicDenied), code == codeTopicDenied
+		}
+		return p
 	})
 }
 

@@ -14,6 +14,7 @@ type stats struct {
 	ackedRecords, ackedBatches, sentBatches, retries, refusals atomic.Uint64
 	maybeDoubled, lost, healed, found, newIdentities, damaged  atomic.Uint64
 	cutBatches, mergedBatches, deadLetters, shifted, rePlaced  atomic.Uint64
+	unreadable                                                 atomic.Int64
 	oldestMs                                                   atomic.Int64
 }
 
@@ -34,6 +35,7 @@ type Stats struct {
 	ShiftedRecords             uint64 // in their topic with another time, since it refused their own
 	RePlacedLanes              uint64 // of keys whose partition is gone: their records go to another
 	NewIdentities              uint64 // besides the one per lane and start
+	UnreadableTopics           int64  // which we have no right to read: a doubt that outlives the brokers' memory ends as possibly doubled
 	OldestUnackedMs            int64  // ms since 1970 of the newest record of the oldest batch without a durable ack; 0: none
 }
 
@@ -43,7 +45,7 @@ func (s *Sink) Stats() Stats {
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
 		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
-		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), OldestUnackedMs: x.oldestMs.Load()}
+		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), UnreadableTopics: x.unreadable.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
 func (s *Sink) report(r *row, a Action) {

@@ -75,6 +75,7 @@ type Transport struct {
 	TopicConfig    func(ctx context.Context, topic string) (cfg TopicConfig, code int16, err error)
 	EndOffset      func(ctx context.Context, broker int32, topic string, partition, currentEpoch int32) (end int64, code int16, err error)
 	ReadBack       func(ctx context.Context, q ReadBackQuery) (ReadBackResult, error)
+	MayRead        func(ctx context.Context, q ReadBackQuery) (code int16, err error) // nil: nobody asks
 	Produce        func(broker int32, slow bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error)
 }
 
@@ -122,6 +123,7 @@ type Sink struct {
 	gate     chan struct{} // questions under way
 	ctx      context.Context
 	nextAge  int64
+	noRead   map[string]bool  // topics
 	quiet    map[string]int64 // ms until which a warning is not repeated
 	limits   map[string]limit // by topic: what batches are cut to; none: they were not refused
 	refs     int              // in all queues, and those asked for
@@ -174,7 +176,7 @@ func NewSink(cfg SinkConfig) *Sink {
 		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
 		rows:  map[uint32]*row{}, topicOf: map[string]*laneTopic{},
 		senders: map[senderKey]*sender{},
-		quiet:   map[string]int64{},
+		quiet:   map[string]int64{}, noRead: map[string]bool{},
 		limits:  map[string]limit{},
 		refsMax: RefsMax,
 		done:    make(chan *job, 256),
