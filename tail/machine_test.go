@@ -168,14 +168,15 @@ func (m *machine) take() {
 // poll reads until nothing comes any more.
 func (m *machine) poll() {
 	m.start()
-	for quiet := 0; quiet < 3; {
+	for quiet, passes := 0, 0; quiet < 3; passes++ {
 		if m.inotify {
 			m.events()
 		}
+		waiting := len(m.w.waiting)
 		m.w.takeBack()
 		m.w.scan()
 		m.w.admit()
-		if m.turn() {
+		if m.turn() || len(m.w.waiting) < waiting || m.w.unpacking > 0 && passes < 200 {
 			quiet = 0
 		} else {
 			quiet++

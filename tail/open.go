@@ -21,6 +21,12 @@ func (w *Watcher) admit() {
 		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || slices.ContainsFunc(behind, f.isYounger) {
 			if busy {
 				behind = append(behind, f)
+			} else if f.fd < 0 && len(w.open) < w.openMax/2 {
+				// Open, it can be read even if it is rotated away and deleted while it waits.
+				if f.src.waiting, f = false, w.prepare(f); f == nil {
+					continue
+				}
+				f.src.waiting = true
 			}
 			w.waiting = append(w.waiting, f)
 			continue
