@@ -76,10 +76,7 @@ type generation struct {
 }
 
 func torture(t *testing.T, seed uint64) {
-	x := &torturer{
-		machine: newMachine(t, seed%2 == 0), rng: rand.New(rand.NewPCG(seed, 1)),
-		got: map[content][]string{}, lives: map[uint64]int{},
-	}
+	x := newTorturer(t, seed)
 	x.opts.Blocks = []Block{{Name: "b", Paths: []string{x.dir + "/*.log"}, LineBytesMax: 40 + x.rng.IntN(200)}}
 	if x.rng.IntN(2) == 0 {
 		x.opts.Blocks[0].Paths = []string{x.dir + "/*.log*"}
@@ -87,8 +84,6 @@ func torture(t *testing.T, seed uint64) {
 	if x.rng.IntN(2) == 0 {
 		x.opts.OpenFilesMax = 4
 	}
-	x.onLine = x.take1
-	x.onTruncated = func(f *File) { x.lives[f.ID()]++ }
 	for range 1 + x.rng.IntN(4) {
 		x.create(filepath.Join(x.dir, fmt.Sprintf("f%d.log", len(x.live))))
 	}
@@ -98,6 +93,16 @@ func torture(t *testing.T, seed uint64) {
 	}
 	x.settle()
 	x.compare()
+}
+
+func newTorturer(t *testing.T, seed uint64) *torturer {
+	x := &torturer{
+		machine: newMachine(t, seed%2 == 0), rng: rand.New(rand.NewPCG(seed, 1)),
+		got: map[content][]string{}, lives: map[uint64]int{},
+	}
+	x.onLine = x.take1
+	x.onTruncated = func(f *File) { x.lives[f.ID()]++ }
+	return x
 }
 
 func (x *torturer) take1(f *File, l Line) {
