@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
 	"shipper/internal/vfs"
 )
@@ -345,4 +347,50 @@ func crashThinning(w *world, holes bool, crashes *int) error {
 		return fmt.Errorf("lost: %v", lost)
 	}
 	return w.close()
+}
+
+// BenchmarkThinPause is the longest Sync beside a stuck lane, with the segments of a
+// 4 GiB spool on disk: behind a new segment it copies the few live batches of old
+// ones, or punches. The committer stands still for that long.
+func BenchmarkThinPause(b *testing.B) {
+	for _, c := range []struct {
+		name       string
+		stuckEvery int
+	}{{"copy", 20}, {"punch", 4}} {
+		b.Run(c.name, func(b *testing.B) {
+			l, _ := mustOpen(b, Options{Dir: b.TempDir(), MaxBytes: 4 << 30, MinFreeBytes: 1, RetainAckedBytes: 1})
+			mustAppend(b, l, nil, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}}})
+			busy, stuck := testBatch(2, 0, 1, 1<<20), testBatch(1, 0, 1, 1<<20)
+			longest, plain, n := time.Duration(0), []time.Duration(nil), 0
+			for b.Loop() {
+				n++
+				batch := &busy
+				if n%c.stuckEvery == 0 {
+					batch = &stuck
+				}
+				mustAppend(b, l, []Batch{*batch}, nil)
+				batch.First++
+				before, start := l.Stats(), time.Now()
+				mustSync(b, l)
+				took, after := time.Since(start), l.Stats()
+				if after.BytesCarried > before.BytesCarried || after.BytesPunched > before.BytesPunched {
+					longest = max(longest, took)
+				} else {
+					plain = append(plain, took)
+				}
+				if busy.First > 0 {
+					mustAppend(b, l, nil, &Commit{Acks: []Ack{{Lane: 2, First: busy.First - 1, Count: 1}}})
+				}
+			}
+			slices.Sort(plain)
+			st := l.Stats()
+			b.ReportMetric(float64(longest.Microseconds())/1000, "ms-longest")
+			b.ReportMetric(float64(plain[len(plain)/2].Microseconds())/1000, "ms-sync")
+			b.ReportMetric(float64(st.BytesCarried>>20), "MiB-copied")
+			b.ReportMetric(float64(st.BytesPunched>>20), "MiB-punched")
+			if err := l.Close(); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
 }
