@@ -58,15 +58,10 @@ func TestC061Garbage(t *testing.T) {
 	const garbageBytes, lineBytes = 20 << 20, 100_000
 	m := newMachine(t, false)
 	m.opts.Blocks = []Block{{Name: "b", Paths: []string{m.dir + "/*.log"}, LineBytesMax: lineBytes}}
-	data := make([]byte, 2*garbageBytes)
-	rand.NewChaCha8([32]byte{61}).Read(data)
-	noLF := data[garbageBytes:]
-	for i := range noLF {
-		if noLF[i] == '\n' {
-			noLF[i] = 'x'
-		}
-	}
-	data = append(data, '\n')
+	chunk := make([]byte, 1<<20)
+	rand.NewChaCha8([32]byte{61}).Read(chunk)
+	data := bytes.Repeat(chunk, garbageBytes/len(chunk))
+	data = append(append(data, bytes.ReplaceAll(data, []byte("\n"), []byte("x"))...), '\n')
 	for i := range 100 {
 		data = fmt.Appendf(data, "good %d\n", i)
 	}

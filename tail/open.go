@@ -117,25 +117,24 @@ func (w *Watcher) prepare(f *File) *File {
 	}
 	w.note(f, st)
 	if !same {
-		if s.missing && f.copy {
+		switch {
+		case s.missing && f.copy:
 			closeFD(fd)
 			w.retire(f)
 			return nil
-		}
-		if s.missing {
-			// Not the file any more: it went, and its number was used again.
+		case s.missing && (st.born == 0 || s.st.born == 0):
+			// Perhaps not the file any more: it went, and its number was used again.
 			closeFD(fd)
 			s.at = ""
 			return nil
-		}
-		if s.opened != path {
+		case s.missing || s.opened == path:
+			w.truncatedClosed(f, r)
+		default:
 			w.forget(f)
 			c := found{candidate{s.key.block, path, s.link}, s.key, st}
 			f = w.newFile(s.key.block, path)
 			w.enter(f, c)
 			f.src.seen, f.src.seenAt, r = w.scans, w.wall, &reading{}
-		} else {
-			w.truncatedClosed(f, r)
 		}
 	}
 	if w.odd(f, fd, path) {
