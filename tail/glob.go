@@ -49,6 +49,7 @@ type dir struct {
 	racy    bool
 	entries []dirEntry
 	walk    uint64 // last walk that visited it
+	listed  uint64 // last walk that found it changed, or too young to tell
 	seenAt  int64  // wall clock when it was last seen to be as it was listed
 }
 
@@ -336,7 +337,7 @@ func (w *walker) refresh(d *dir, now int64) {
 	if !d.missing && !d.racy && s.same(&d.stat) && s.is(&d.stat) {
 		return
 	}
-	d.stat, d.missing, d.entries = s, false, nil
+	d.stat, d.missing, d.entries, d.listed = s, false, nil, w.walks
 	d.racy = young(now, &s, racyNanos)
 	var list []os.DirEntry
 	list, d.err = os.ReadDir(d.path)
@@ -354,6 +355,12 @@ func cause(err error) string {
 		err = p.Err
 	}
 	return err.Error()
+}
+
+// asBefore tells whether the names in a directory name what they named at the walk before the last.
+func (w *walker) asBefore(path string) bool {
+	d := w.dirs[path]
+	return d != nil && !d.missing && !d.racy && d.walk == w.walks && d.listed != w.walks
 }
 
 // gone tells whether err says that a path names nothing.

@@ -70,10 +70,7 @@ func (w *Watcher) scanSome() (all bool) {
 	}
 	start, looked := cpuTime(), 0
 	for ; looked < min(left, len(w.ring)); looked++ {
-		w.ringAt %= len(w.ring)
-		f := w.ring[w.ringAt]
-		w.ringAt++
-		if !f.src.hot {
+		if f := w.nextAtRest(); !f.src.hot {
 			all = w.look(f) || all
 			w.closeIfQuiet(f, now)
 		}
@@ -82,13 +79,20 @@ func (w *Watcher) scanSome() (all bool) {
 	return all
 }
 
+// nextAtRest is the file whose turn it is.
+func (w *Watcher) nextAtRest() *File {
+	w.ringAt %= len(w.ring)
+	w.ringAt++
+	return w.ring[w.ringAt-1]
+}
+
 // planLooks sets how much of what is at rest the next scan looks at, from what a look costs.
 func (w *Watcher) planLooks(looked int, took time.Duration) {
 	if looked < looksMin/2 || took <= 0 {
 		return
 	}
 	fair := int(w.scanGap / restShare * time.Duration(looked) / took)
-	w.looks = max(looksMin, min((3*w.looks+fair)/4, looksMax))
+	w.looks = max(w.looksMin, min((3*w.looks+fair)/4, looksMax))
 }
 
 // look sees how one file is and queues it if it has something to read. It tells whether it is not where it was.
@@ -166,13 +170,24 @@ func (w *Watcher) heat(f *File) {
 // sortOut sets up what the next scans look at: after a full one.
 func (w *Watcher) sortOut() {
 	now := w.now()
-	w.looks = max(w.looks, looksMin)
-	w.ring, w.hot = w.ring[:0], w.hot[:0]
+	w.looks = max(w.looks, w.looksMin)
+	kept, at := w.ring[:0], w.ringAt
+	for i, f := range w.ring {
+		if !f.src.forgotten {
+			kept = append(kept, f)
+		} else if i < at {
+			w.ringAt--
+		}
+	}
+	clear(w.ring[len(kept):])
+	w.ring, w.hot = kept, w.hot[:0]
 	for _, f := range w.sources {
-		w.ring = append(w.ring, f)
+		if !f.src.listed {
+			f.src.listed = true
+			w.ring = append(w.ring, f)
+		}
 		if f.src.hot = w.busy(f, now); f.src.hot {
 			w.hot = append(w.hot, f)
 		}
 	}
-	w.ringAt = 0
 }

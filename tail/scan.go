@@ -25,6 +25,8 @@ type source struct {
 	real      string // path without symlinks
 	link      bool   // the name itself may be a symlink: where it leads can change without a change of its directory
 	hot       bool   // in Watcher.hot
+	turn      bool   // a full scan looks at it although its directory did not change
+	listed    bool   // in Watcher.ring
 	forgotten bool   // no source any more
 	opened    string // path it was open under last
 	missing   bool   // no pattern finds it
@@ -54,6 +56,9 @@ func (w *Watcher) scanAll() {
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
 	w.siblings, w.realDirs = nil, map[string]string{}
+	for range min(w.looks, len(w.ring)) {
+		w.nextAtRest().src.turn = true
+	}
 	fresh := w.lookAt(w.candidates)
 	rotations := w.rotationsOf(fresh)
 	w.settlePaths()
@@ -74,6 +79,9 @@ func (w *Watcher) lookAt(list []candidate) []found {
 	var fresh []found
 	met := map[key]bool{}
 	for _, c := range list {
+		if w.sightAsBefore(c) {
+			continue
+		}
 		st, err := statPath(c.path)
 		if err != nil {
 			if w.cannot(c.path, err) {
@@ -104,6 +112,23 @@ func (w *Watcher) lookAt(list []candidate) []found {
 		}
 	}
 	return fresh
+}
+
+// sightAsBefore is sight of a file at rest that the last full scan found at the same path, in a directory that did not change
+// since: without a stat, unless it is its turn to be looked at.
+func (w *Watcher) sightAsBefore(c candidate) bool {
+	f := w.byPath[c.path]
+	if f == nil || c.link {
+		return false
+	}
+	s := &f.src
+	turn := s.turn
+	if s.turn = false; turn || s.key.block != c.block || s.candidate != c.path || s.seen != w.scans-1 || s.missing || s.hot || f.Path() != c.path || !w.walker.asBefore(parent(c.path)) ||
+		w.excluded[key{0, s.key.dev, s.key.ino}] {
+		return false
+	}
+	s.seen, s.seenAt = w.scans, w.wall
+	return true
 }
 
 // sight notes that the scan found f at path. Of several names (hard links, symlinks) the one it had stays.

@@ -69,11 +69,12 @@ type Watcher struct {
 	allAt    time.Time // when the next full scan comes by itself
 	realDirs map[string]string
 
-	hot    []*File // busy lately: every scan looks at them
-	wasHot []*File // its other half
-	ring   []*File // all: scans look at some of them in turn
-	ringAt int
-	looks  int // at files and directories at rest, the next scan
+	hot      []*File // busy lately: every scan looks at them
+	wasHot   []*File // its other half
+	ring     []*File // all: scans look at some of them in turn
+	ringAt   int
+	looks    int // at files and directories at rest, the next scan
+	looksMin int
 
 	scanTook   time.Duration // processor time of the last scan
 	allTook    time.Duration // of the last full one
@@ -122,7 +123,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, refused: refused{paths: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
-		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
+		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
 	}
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
