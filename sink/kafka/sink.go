@@ -124,6 +124,7 @@ type Sink struct {
 	ctx      context.Context
 	nextAge  int64
 	noRead   map[string]bool  // topics
+	starved  map[place]bool   // cannot commit, as the last answer said
 	quiet    map[string]int64 // ms until which a warning is not repeated
 	limits   map[string]limit // by topic: what batches are cut to; none: they were not refused
 	refs     int              // in all queues, and those asked for
@@ -176,7 +177,7 @@ func NewSink(cfg SinkConfig) *Sink {
 		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
 		rows:  map[uint32]*row{}, topicOf: map[string]*laneTopic{},
 		senders: map[senderKey]*sender{},
-		quiet:   map[string]int64{}, noRead: map[string]bool{},
+		quiet:   map[string]int64{}, noRead: map[string]bool{}, starved: map[place]bool{},
 		limits:  map[string]limit{},
 		refsMax: RefsMax,
 		done:    make(chan *job, 256),
@@ -388,15 +389,8 @@ func (s *Sink) enqueue(r *row, a Action) {
 	id := r.identityAt(a.Batch.First)
 	r.item = item{row: r, ref: *r.queue.at(0), topic: r.info.Topic, topicID: id.TopicID, part: a.Identity.Partition,
 		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}, shift: a.Shift, backMs: a.BackMs}
-	key := senderKey{a.Route.Leader, a.Slow}
-	x := s.senders[key]
-	if x == nil {
-		x = &sender{key: key, in: make(chan *job, 1), idle: &job{}}
-		x.idle.from, x.idle.request.TimeoutMs = x, s.cfg.AcksTimeoutMs
-		s.senders[key] = x
-		s.lines = append(s.lines, x)
-		s.open(x)
-	}
+	apart := a.Slow || len(s.starved) > 0 && s.starved[place{r.item.topic, r.item.part}]
+	x := s.sender(senderKey{a.Route.Leader, apart})
 	x.waiting = append(x.waiting, r)
 	s.stats.sentBatches.Add(1)
 	if s.now()-s.routes.askedAt > metadataAheadMs {
@@ -484,6 +478,7 @@ func (s *Sink) outcome(it *item, out *PartOutcome) {
 		s.step(it.row, Event{Kind: EvUnanswered})
 		return
 	}
+	s.noteStarved(it, out.Code)
 	v := VerdictOf(out.Code)
 	if v != Acked {
 		s.stats.retries.Add(1)
