@@ -1,4 +1,24 @@
 // Package e2e holds the black-box tests of the shipper binary: the real program as a process of its own, on embedded
 // and on real Kafka, killed and cut off while a writer writes. Every test ends by comparing the topic with the files,
 // byte for byte: nothing lost, nothing doubled, nothing out of order.
+//
+// A test named after a number (TestC122...) is a case from the field. What takes minutes or many restarts of brokers is
+// behind the build tag long (`make test-long`) and runs twice there: as a user that may read its topic, and as one that may
+// only write. On real brokers:
+//
+//	black hole, short and long          S1aShortBlackHole, S1bLongBlackHole
+//	refused for good in the middle      RecutS1RefusedInTheMiddle
+//	brokers stopped, killed             S1cBrokersStopAndDie, C122RollingRestart
+//	order on the wire                   S2WireOrder
+//	outage beyond the brokers' memory   S3LongOutage; embedded: S3TopicUnknownAfterTheOutage
+//	clean restart, head in doubt        CleanRestartWithTheHeadInDoubt
+//	leaders moved                       C143LeaderMovesUnderLoad
+//	frozen and thawed                   C139FrozenAndThawed
+//	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger
+//	backlog older than the expiry       BacklogOlderThanTheExpiry
+//	topic recreated, partitions added   C138TopicRecreated, C125PartitionsGrowUnderLoad
+//	cluster wiped, replaced             ClusterWiped; embedded: ClusterReplacedIsAdopted
+//	answer lost after the append        C130ResponsesLostUnderLoad
+//	agent killed                        Kill9TwoHundredTimes, RealKill9
+//	lanes disturb each other            NoLaneDisturbsAnother
 package e2e
