@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -268,4 +269,58 @@ func TestNoAllocationPerShapedRecord(t *testing.T) {
 	if got := x.r.stats.lines.Load(); got != 2*lines/4 {
 		t.Fatalf("%d records", got)
 	}
+}
+
+// BenchmarkShapes is what a line costs in processor time from the file to the compressed batch, as it is and in other forms; the
+// message is the same.
+func BenchmarkShapes(b *testing.B) {
+	const lines = 300_000
+	for _, codec := range []string{"lz4", "zstd"} {
+		for _, shape := range []struct {
+			name, before, after string
+			c                   record.Config
+		}{
+			{"raw", "", "", record.Config{}},
+			{"cri", "2026-11-29T23:28:47.123456789Z stdout F ", "", record.Config{Container: record.CRI}},
+			{"docker", `{"log":"`, `\n","stream":"stdout","time":"2026-11-29T23:28:47.123456789Z"}`, record.Config{Container: record.Docker}},
+			{"multiline", "", "", record.Config{Multiline: record.Multiline{Start: `^10\.1\.`}}},
+			{"headers", "", "", record.Config{Headers: []string{"host", "path", "offset"}}},
+			{"json", "", "", record.Config{JSON: record.JSON{On: true}}},
+		} {
+			b.Run(codec+"/"+shape.name, func(b *testing.B) {
+				path := filepath.Join(b.TempDir(), "app.log")
+				f, err := os.Create(path)
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range lines {
+					fmt.Fprintf(f, "%s10.1.%d.%d - - [29/Nov/2026:23:28:47 +0000] GET /item/%d?page=%d HTTP/1.1 200 %d rt=0.%03d%s\n", shape.before,
+						i%7, i%251, i*31%9973, i%17, 500+i*7%4096, i%1000, shape.after)
+				}
+				f.Close()
+				x := newBench(b, codec, 64<<20)
+				s := &x.r.cfg.Sources[0]
+				s.Record = shape.c
+				if err := s.compile(); err != nil {
+					b.Fatal(err)
+				}
+				x.groupMax(16 << 20)
+				x.r.reasons = make([]reasonCounts, 1)
+				x.readAll(b, path)
+				before := processorTime(b)
+				for b.Loop() {
+					x.readAll(b, path)
+				}
+				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N*lines), "cpu-ns/line")
+			})
+		}
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
