@@ -69,7 +69,7 @@ var homes = map[string][]string{
 // pureFiles decide and never act: no clock, no goroutine, no lock. What they decide can be replayed from their input alone.
 var pureFiles = []string{
 	"sink/kafka/lane.go", "sink/kafka/lane_resolve.go", "sink/kafka/lane_refused.go", "sink/kafka/event.go", "sink/kafka/verdict.go", "sink/kafka/cut.go", "sink/kafka/batch.go", "sink/kafka/crc.go",
-	"pipeline/record/container.go", "pipeline/record/envelope.go", "pipeline/record/filter.go", "pipeline/record/json.go", "pipeline/record/meta.go", "pipeline/record/multiline.go", "pipeline/record/pattern.go",
+	"pipeline/record/container.go", "pipeline/record/envelope.go", "pipeline/record/filter.go", "pipeline/record/join.go", "pipeline/record/json.go", "pipeline/record/meta.go", "pipeline/record/multiline.go", "pipeline/record/pattern.go",
 	"pipeline/record/record.go", "pipeline/record/redact.go", "pipeline/record/stream.go", "pipeline/record/take.go", "pipeline/record/timestamp.go",
 	"spool/frame.go", "spool/codec.go", "spool/entries.go", "tail/split.go",
 }

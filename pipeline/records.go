@@ -26,6 +26,8 @@ type recordState struct {
 	due     time.Time // when an unfinished record ends though nothing follows; zero: none is unfinished
 	paused  time.Time // a rate limit holds records back until then
 	begun   bool      // it does not wait for the file before it
+	partial bool      // what is unfinished is a message that may end in the file behind it
+	gone    bool      // as Fill said
 }
 
 // reasonCounts are record.Counts that anyone may read.
@@ -36,6 +38,7 @@ type scratch struct {
 	record  record.Scratch
 	headers []kafka.RecordHeader
 	taken   uint64 // records
+	join    *join  // two files are looked at as one
 }
 
 // waits says that the file has something unfinished or held back, for which it
@@ -47,6 +50,10 @@ func (of *openFile) waits() bool { return !of.due.IsZero() || !of.paused.IsZero(
 // that are both written to, must not wait for ever.
 func (r *reader) mustWait(of *openFile, now time.Time) bool {
 	if of.stream == nil || of.begun {
+		return false
+	}
+	if older := of.line.waiting; of.line.waits == r.round && r.mayJoin(older, of) && r.turnJoined(older, of, now) {
+		of.begun = true
 		return false
 	}
 	of.begun = of.line.waits != r.round || now.Sub(of.grewAt) > r.source(of).format.Timeout()+2*pollInterval
@@ -71,6 +78,7 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			return false
 		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
+		of.gone = st.Gone
 		if st.NeedBytes > len(r.block) {
 			r.block = make([]byte, st.NeedBytes)
 			continue
@@ -126,7 +134,7 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 			break
 		}
 		s.Line(recordLine(line))
-		stopped = !r.takeRecords(of, now)
+		stopped = !r.takeRecords(of, s, now)
 	}
 	if !stopped {
 		switch {
@@ -140,9 +148,9 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 				s.Force()
 			}
 		}
-		stopped = !r.takeRecords(of, now)
+		stopped = !r.takeRecords(of, s, now)
 	}
-	of.due, of.paused = s.Due(), s.Paused()
+	of.due, of.paused, of.partial = s.Due(), s.Paused(), s.Unfinished()
 	r.hold(of)
 	of.pending = of.f.Done()
 	r.publish(of.feed.block)
@@ -155,6 +163,10 @@ func recordLine(l tail.Line) record.Line {
 
 // hold moves the file's place to the oldest record that was not taken.
 func (r *reader) hold(of *openFile) {
+	if r.scratch.join != nil {
+		r.scratch.join.hold()
+		return
+	}
 	if p, held := of.stream.Place(); held {
 		of.f.Hold(p.Offset, p.Part, p.Note)
 	} else {
@@ -164,8 +176,7 @@ func (r *reader) hold(of *openFile) {
 
 // takeRecords appends the records that are ready. False: the budget is empty, or
 // a rate limit holds them back.
-func (r *reader) takeRecords(of *openFile, now time.Time) bool {
-	s := of.stream
+func (r *reader) takeRecords(of *openFile, s *record.Stream, now time.Time) bool {
 	for {
 		rec, ok := s.Peek(now)
 		if !ok {
@@ -192,6 +203,11 @@ func (r *reader) takeRecords(of *openFile, now time.Time) bool {
 		ol.builder.AppendHeaders(rec.TimeMs, rec.Key, rec.Value, rec.HasKey, headers)
 		s.Take()
 		r.scratch.taken++
+		if j := r.scratch.join; j != nil {
+			// Both cursors go with the batch that this record is in.
+			r.touch(j.older, now)
+			r.touch(j.younger, now)
+		}
 		of.lines++
 	}
 }

@@ -351,3 +351,62 @@ func TestKill9Records(t *testing.T) {
 	f.want(want...)
 	f.stop()
 }
+
+// C081, C086: a kubelet rotates behind a symlink while partial messages of two streams are written, so that a message begins in
+// one file and ends in the next, and the agent is killed at random: each message once, whole, in order.
+func TestC081RotationInsideMessages(t *testing.T) {
+	f := newForms(t, "    container: cri\n")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	pod := filepath.Join(f.dir, "..", "pods")
+	if err := os.Mkdir(pod, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(pod, "0.log"), filepath.Join(f.dir, "x.log")); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) { f.write("../pods/0.log", text) }
+	rotate := func(n int) { f.rename("../pods/0.log", fmt.Sprintf("../pods/0.log.20261129-%06d", n)) }
+	var want []string
+	opens := map[string]int{}
+	piece := func(i int, stream string, last bool) {
+		at, is := opens[stream]
+		if !is {
+			at, want = len(want), append(want, "")
+			opens[stream] = at
+		}
+		text, tag := fmt.Sprintf("%d ", i), "P"
+		if last {
+			tag = "F"
+			delete(opens, stream)
+		}
+		want[at] += text
+		write("2026-11-29T23:28:47.1Z " + stream + " " + tag + " " + text + "\n")
+	}
+	f.agent.Start()
+	for i := range 7 {
+		for k := range 20 {
+			piece(100*i+k, []string{"stdout", "stderr"}[rng.IntN(2)], rng.IntN(3) == 0)
+		}
+		// Both streams are inside a message.
+		piece(100*i+50, "stdout", false)
+		piece(100*i+51, "stderr", false)
+		time.Sleep(1200 * time.Millisecond) // the agent finds each file before it is rotated
+		rotate(i)
+		if i%3 == 2 {
+			f.agent.Kill9()
+		}
+		piece(100*i+52, "stderr", rng.IntN(2) == 0)
+		piece(100*i+53, "stdout", true)
+		piece(100*i+54, "stderr", true)
+		if i%3 == 2 {
+			f.agent.Start()
+		}
+	}
+	for stream := range opens {
+		piece(9999, stream, true)
+	}
+	f.want(want...)
+	f.stop()
+}

@@ -14,6 +14,9 @@ func (s *Stream) Peek(now time.Time) (r *Record, ok bool) {
 			return nil, false
 		}
 		u := &sc.units[sc.head]
+		if s.join > 0 && u.start >= s.join {
+			return nil, false
+		}
 		if u.drop {
 			s.why = 0
 			s.pop()

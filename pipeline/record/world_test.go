@@ -167,7 +167,8 @@ func (w *world) count(r Reason, want uint64) {
 }
 
 // randomCRI is a log of interleaved streams with partial messages and damaged lines, and the messages in the order of their first byte.
-func randomCRI(rng *rand.Rand, lines int) (file string, want []string) {
+// With ends none is left open.
+func randomCRI(rng *rand.Rand, lines int, ends bool) (file string, want []string) {
 	var b strings.Builder
 	type open struct {
 		at   int
@@ -197,7 +198,20 @@ func randomCRI(rng *rand.Rand, lines int) (file string, want []string) {
 		}
 		fmt.Fprintf(&b, "2026-11-29T23:28:47.%09dZ %s %s %s\n", i, streamNames[k], tag, text)
 	}
-	return b.String(), want
+	if !ends {
+		return b.String(), want
+	}
+	return b.String() + closing(opens[stdout] != nil, opens[stderr] != nil), want
+}
+
+// closing ends what is open.
+func closing(open ...bool) (s string) {
+	for k, is := range open {
+		if is {
+			s += fmt.Sprintf("2026-11-29T23:28:48Z %s F \n", streamNames[k])
+		}
+	}
+	return s
 }
 
 // Wherever reading stops, whatever the block holds, and whether or not the process restarts: each record once, whole, in order.
@@ -206,7 +220,7 @@ func TestStopsAndRestarts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 300 {
-		file, want := randomCRI(rng, 1+rng.IntN(60))
+		file, want := randomCRI(rng, 1+rng.IntN(60), false)
 		w := newWorld(t, Config{Container: CRI, RecordBytesMax: ContainerLineBytesMin}, file)
 		w.block, w.copies, w.forget = 100+rng.IntN(4000), rng.IntN(2) == 0, rng.IntN(2) == 0
 		w.stop = func() bool { return rng.IntN(6) == 0 }
@@ -250,7 +264,7 @@ func TestStopsAndRestartsMultiline(t *testing.T) {
 func TestGrowingFile(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 100 {
-		file, want := randomCRI(rng, 40)
+		file, want := randomCRI(rng, 40, false)
 		w := newWorld(t, Config{Container: CRI, RecordBytesMax: ContainerLineBytesMin}, "")
 		for i := 0; i < len(file); {
 			n := min(len(file)-i, 1+rng.IntN(200))
