@@ -1,0 +1,108 @@
+package tail
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FuzzUnpack packs data and reads it back at random places, forwards and back, as readAt promises: like pread. Bytes that
+// were never packed, behind a true head, end somewhere, and nothing more.
+func FuzzUnpack(f *testing.F) {
+	f.Add([]byte("a line\nand another\n"), uint64(1), false)
+	f.Add(bytes.Repeat([]byte("0123456789"), 20_000), uint64(2), true)
+	f.Add([]byte{}, uint64(3), true)
+	f.Fuzz(func(t *testing.T, data []byte, seed uint64, zstd bool) {
+		path := filepath.Join(t.TempDir(), "a")
+		with, packed := "gzip", path+".gz"
+		if zstd {
+			with, packed = "zstd", path+".zst"
+		}
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := pack(with, path); err != nil {
+			t.Fatal(err)
+		}
+		checkUnpacked(t, packed, with, data, seed)
+
+		text, err := os.ReadFile(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(packed, append(text[:len(text)/2:len(text)/2], data...), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		fd, err := openRead(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer closeFD(fd)
+		u := newUnpacker(fd, with)
+		defer u.close()
+		buf := make([]byte, 4096)
+		for off := int64(0); ; {
+			n, _ := u.readAt(buf, off)
+			if n == 0 {
+				break
+			}
+			off += int64(n)
+		}
+		if !u.ended && !u.torn && u.damage == nil {
+			t.Fatal("no end, and no reason for none")
+		}
+	})
+}
+
+func checkUnpacked(t *testing.T, packed, with string, data []byte, seed uint64) {
+	fd, err := openRead(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(fd)
+	u := newUnpacker(fd, with)
+	defer u.close()
+	rng := rand.New(rand.NewPCG(seed, 1))
+	off := 0
+	for range 30 {
+		buf := make([]byte, 1+rng.IntN(5000))
+		if rng.IntN(4) == 0 {
+			off = rng.IntN(len(data) + 10)
+		}
+		n, err := u.readAt(buf, int64(off))
+		want := data[min(off, len(data)):min(off+len(buf), len(data))]
+		if err != nil || !bytes.Equal(buf[:n], want) {
+			t.Fatalf("%d bytes at %d: got %d, %v", len(buf), off, n, err)
+		}
+		off += rng.IntN(n + 1)
+	}
+	if u.damage != nil || u.torn {
+		t.Fatalf("damage %v, torn %v", u.damage, u.torn)
+	}
+}
+
+// FuzzNames gives names of every legal byte to what guesses rotations from them: a rotated name is found again by each
+// way of guessing, and no other file of the directory is.
+func FuzzNames(f *testing.F) {
+	f.Add("app.log", uint16(1))
+	f.Add("\xff\xfe-\n.", uint16(20))
+	f.Fuzz(func(t *testing.T, name string, number uint16) {
+		if name == "" || len(name) > 200 || strings.ContainsAny(name, "/\x00") || name == "." || name == ".." {
+			return
+		}
+		path := join("/var/log", name)
+		rotated := path + "." + string(rune('0'+number%10))
+		if !generationName(path, rotated) || !numbered(path, rotated) {
+			t.Fatalf("%q is a generation of %q", rotated, path)
+		}
+		if stem, _, _ := strings.Cut(name, "."); stem != "" && !rotatedName(path, rotated) {
+			t.Fatalf("%q may be a generation of %q", rotated, path)
+		}
+		if generationName(path, path) || numbered(path, path) || generationName(rotated, path) {
+			t.Fatalf("%q is no generation of itself", path)
+		}
+	})
+}
