@@ -5,8 +5,9 @@ STATICCHECK  = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME    ?= 30s
 BENCH       ?= .
+SEEDS       ?= 20000
 
-.PHONY: test test-long test-long-reports test-long-faults lint kafka-note build bench fuzz demo clean
+.PHONY: test test-long test-seeds test-long-reports test-long-faults lint kafka-note build bench fuzz demo clean
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
@@ -23,6 +24,10 @@ test-long-reports: kafka-note
 
 test-long-faults: kafka-note
 	$(LONG) -timeout 25m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' ./internal/e2e
+
+# The random lives of the spool over many seeds: about 20 to 40 ms each on a quiet machine.
+test-seeds:
+	SPOOL_SEEDS=$(SEEDS) $(GO) test -count=1 -timeout 60m -v -run 'Test(RotWalk|CrashWalk)$$' ./spool
 
 # gofmt, go vet, staticcheck. The rules of the house are tidy_test.go, part of the tests.
 lint:
