@@ -120,12 +120,14 @@ func (c *committer) round(g *group) error {
 		return err
 	}
 	urgent := len(c.appended) > 0
-	took := c.journal.take(&c.entries, now, urgent)
-	if took || !c.stuckAt.IsZero() && now.Sub(c.stuckAt) >= retryFull {
+	took, stuck := c.journal.take(&c.entries, now, urgent), !c.stuckAt.IsZero()
+	if took || stuck && now.Sub(c.stuckAt) >= retryFull {
 		if err := c.appendEntries(now); err != nil {
 			return err
 		}
-		urgent = urgent || c.entries.urgent && c.stuckAt.IsZero()
+		// Of what was stuck a lane may wait for an ack that was not urgent then:
+		// the batches behind it became durable without it.
+		urgent = urgent || (c.entries.urgent || stuck) && c.stuckAt.IsZero()
 		if c.syncBy.IsZero() {
 			c.syncBy = now.Add(syncAckMax)
 		}
@@ -268,6 +270,8 @@ func (c *committer) appendEntries(now time.Time) error {
 	c.commit = spool.Commit{Acks: c.commit.Acks[:0], Identities: c.commit.Identities[:0], Heads: c.commit.Heads[:0], Gaps: c.commit.Gaps[:0]}
 	for _, x := range e.list[e.appended:] {
 		x.addTo(&c.commit, c.log)
+		// The sink did not know yet that a batch waits behind this ack.
+		e.urgent = e.urgent || x.kind == kafka.NoticeAckKept && x.ack.Next() < c.log.Next(x.lane)
 	}
 	_, err := c.log.Append(nil, nil, &c.commit)
 	if errors.Is(err, spool.ErrFull) {

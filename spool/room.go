@@ -129,6 +129,15 @@ func (l *Log) Room() (int64, error) {
 	return l.newest().room() + files*(l.segmentBytes/4*3), nil
 }
 
+// Next is the index that the lane's next new record gets; 0 for a lane that no
+// commit has named.
+func (l *Log) Next(lane uint32) uint64 {
+	if s := l.state.lanes[lane]; s != nil {
+		return s.next
+	}
+	return 0
+}
+
 // LiveBytes adds up what of each lane's batches still is to be sent: bytes of
 // their frames, about. add is called for each lane and segment.
 func (l *Log) LiveBytes(add func(lane uint32, bytes int64)) {

@@ -264,3 +264,25 @@ func TestFloodBesideQuietSource(t *testing.T) {
 		})
 	}
 }
+
+// Rotated files are deleted while the spool is full: they are open, and read when
+// there is room.
+func TestDeletedWhileBlocked(t *testing.T) {
+	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000, Rotation: kafkatest.RotateRename, KeepRotated: 1}, 2)
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(50_000)
+	w.agent.WaitLog("the spool is full", 30*time.Second)
+	for range 3 { // the first two generations of each file go
+		w.writer.Rotate(0)
+		w.writer.Rotate(1)
+		w.writer.Write(1_000)
+		time.Sleep(1500 * time.Millisecond) // within which the new files are found
+	}
+	if s := w.stats(); s["held_files"] < 2 || s["held_bytes"] < 1e6 || s["given_up_files"] != 0 {
+		t.Errorf("%v", s)
+	}
+	w.heal()
+	w.check()
+	w.stop()
+}
