@@ -150,12 +150,18 @@ func (w *Watcher) followCopy(f *File) bool {
 		return false
 	}
 	c, ok := w.findCopy(s.key.block, f.Path(), f.fp, f.cur, copyBytesMin, s.not)
-	if !ok || f.unread(s.st.size) <= 0 && s.st.mtime/int64(time.Second) == c.st.mtime/int64(time.Second) {
+	if !ok || f.unread(s.st.size) <= 0 && sameWrite(s.st.mtime, c.st.mtime) {
 		return false // programs that compress keep the time of the last write: nothing came after it was looked at
 	}
 	delete(w.sources, s.key)
 	w.enterCopy(f, c)
 	return true
+}
+
+// sameWrite tells whether a copy has the time of the last write that a file had, or that time in whole seconds: so much some
+// programs keep.
+func sameWrite(file, copy int64) bool {
+	return file == copy || copy%int64(time.Second) == 0 && file/int64(time.Second) == copy/int64(time.Second)
 }
 
 // leave notes that the content of f went. f is held back until what was unread has been looked for, and read.
@@ -324,7 +330,7 @@ func numbered(path, other string) bool {
 // last at the same time (or not found yet).
 func (w *Watcher) knownHead(c copyFound, sib sibling, head []byte) bool {
 	for _, g := range w.sources {
-		if g.src.key.block == c.block && !g.src.out && beginsLike(head, g.fp) && g.src.st.mtime/int64(time.Second) == sib.st.mtime/int64(time.Second) {
+		if g.src.key.block == c.block && !g.src.out && beginsLike(head, g.fp) && sameWrite(g.src.st.mtime, sib.st.mtime) {
 			return true
 		}
 	}
