@@ -185,15 +185,17 @@ type PartitionMeta struct {
 // Metadata asks any broker about topics; no topics means the cluster alone. kgo learns the brokers' addresses from the
 // answer.
 func (c *Client) Metadata(ctx context.Context, topics []string) (Metadata, error) {
-	req := kmsg.NewPtrMetadataRequest()
-	req.AllowAutoTopicCreation = c.autoCreate
-	req.Topics = []kmsg.MetadataRequestTopic{} // nil would ask for every topic
-	for _, topic := range topics {
-		t := kmsg.NewMetadataRequestTopic()
-		t.Topic = &topic
-		req.Topics = append(req.Topics, t)
-	}
-	resp, err := req.RequestWith(ctx, c.kgo)
+	resp, err := firstOf(ctx, func(ctx context.Context) (*kmsg.MetadataResponse, error) {
+		req := kmsg.NewPtrMetadataRequest()
+		req.AllowAutoTopicCreation = c.autoCreate
+		req.Topics = []kmsg.MetadataRequestTopic{} // nil would ask for every topic
+		for _, topic := range topics {
+			t := kmsg.NewMetadataRequestTopic()
+			t.Topic = &topic
+			req.Topics = append(req.Topics, t)
+		}
+		return req.RequestWith(ctx, c.kgo)
+	})
 	if err != nil {
 		return Metadata{}, fmt.Errorf("ask for metadata: %w", c.trouble.explain(anyNode, err))
 	}
@@ -207,6 +209,46 @@ func (c *Client) Metadata(ctx context.Context, topics []string) (Metadata, error
 		}
 	}
 	return m, nil
+}
+
+const (
+	hedgeAfter = 2 * time.Second
+	hedgesMax  = 3
+)
+
+// firstOf asks, and while no answer comes asks again, each time of another broker as kgo has it: one that is slow must not
+// keep all lanes from what any other knows. The first answer counts, or the last error.
+func firstOf(ctx context.Context, question func(context.Context) (*kmsg.MetadataResponse, error)) (resp *kmsg.MetadataResponse, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	type answer struct {
+		resp *kmsg.MetadataResponse
+		err  error
+	}
+	answers := make(chan answer, hedgesMax)
+	more := time.NewTimer(0)
+	defer more.Stop()
+	for asked, left := 0, hedgesMax; left > 0; {
+		select {
+		case a := <-answers:
+			if a.err == nil {
+				return a.resp, nil
+			}
+			err = a.err
+			if left -= 1; asked == hedgesMax-left {
+				return nil, err // nobody else was asked; the caller has a pause of its own
+			}
+		case <-more.C:
+			if asked++; asked < hedgesMax {
+				more.Reset(hedgeAfter)
+			}
+			go func() {
+				resp, err := question(ctx)
+				answers <- answer{resp, err}
+			}()
+		}
+	}
+	return nil, err
 }
 
 func topicMeta(t *kmsg.MetadataResponseTopic) TopicMeta {
