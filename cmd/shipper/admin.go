@@ -132,6 +132,9 @@ type statsReply struct {
 	SkippedFiles        uint64  `json:"skipped_files"`
 	UnreadableFiles     int64   `json:"unreadable_files"`
 	FoundRecords        uint64  `json:"found_records"`
+	Resolves            uint64  `json:"resolves"`
+	Heals               uint64  `json:"heals"`
+	ResentRecords       uint64  `json:"resent_records"`
 	BatchesCut          uint64  `json:"batches_cut"`
 	BatchesMerged       uint64  `json:"batches_merged"`
 	DeadLetters         uint64  `json:"dead_letters"`
@@ -194,8 +197,8 @@ func newStats(s pipeline.Stats) statsReply {
 		OversizeLines: s.Tail.OversizeSplit + s.Tail.OversizeCut + s.Tail.OversizeSkipped, OversizeBytes: s.Tail.OversizeBytes, NULBytes: s.Tail.NULBytes,
 		ReplacedCharacters: s.Tail.ReplacedRunes,
 		LostFiles:          s.Tail.LostFiles, VanishedFiles: s.Tail.VanishedFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
-		FoundRecords: s.Kafka.FoundRecords,
-		BatchesCut:   s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
+		FoundRecords: s.Kafka.FoundRecords, Resolves: s.Kafka.Resolves, Heals: s.Kafka.Heals, ResentRecords: s.Kafka.ResentRecords,
+		BatchesCut: s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 		UnreadableTopics: s.Kafka.UnreadableTopics,
 		Records:          s.Records,
 	}

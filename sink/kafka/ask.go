@@ -269,7 +269,10 @@ func (s *Sink) askReadBack(r *row, a Action) {
 		if res.State == Inconclusive && notLeading(res.Code) {
 			return reply{row: r, err: kerr.ErrorForCode(res.Code), what: "the log could not be read back", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
 		}
-		return reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route, Found: res.State == Found, Absent: res.State == Absent, Base: res.BaseOffset}}
+		// One of another count is what the batch was cut to, or was before: it
+		// holds other records, or not all.
+		found := res.State == Found && res.Count == int32(a.Batch.Count)
+		return reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route, Found: found, Absent: res.State == Absent, Base: res.BaseOffset}}
 	})
 }
 

@@ -16,6 +16,7 @@ type beside struct {
 	question func(f func(ctx context.Context) reply) // runs f; takeReply gets what it returns
 	open     func(x *sender)                         // makes x ready for jobs
 	hand     func(x *sender, j *job)                 // has x run j; settle gets it back
+	around   func(r *row, ev *Event, a *Actions)     // takes the step of r's lane; nil: nobody looks on
 }
 
 func (s *Sink) real() beside {
@@ -29,4 +30,14 @@ func (s *Sink) real() beside {
 		open:     func(x *sender) { go x.run(s.cfg.NewReader(), &s.cfg.Transport, s.done) },
 		hand:     func(x *sender, j *job) { x.in <- j },
 	}
+}
+
+// turn takes a step of a lane.
+func (s *Sink) turn(r *row, ev *Event) {
+	if s.around == nil {
+		r.lane.Step(ev, &s.actions)
+		return
+	}
+	seen := *ev // the event itself stays on the stack
+	s.around(r, &seen, &s.actions)
 }

@@ -200,7 +200,7 @@ const (
 	ActMoveHead                          // write the head's step back to Index, below which Acked is the last ack, and Top, where it began; EvHeadKept, then offer from there
 	ActCut                               // replace Batch in the spool for Cut, and in the same commit write Identity if it has a PID; EvCut or EvQuestionFailed
 	ActWake                              // EvTick at Index (ms)
-	ActReport                            // tell people: Report, Records
+	ActReport                            // tell people: Report, of Records from Index on
 )
 
 // Report says what an ActReport is about.
@@ -253,8 +253,9 @@ func (a *Actions) add(x Action) {
 	a.n++
 }
 
-func (a *Actions) report(r Report, records uint64, why Reason) {
-	if records > 0 {
-		a.add(Action{Kind: ActReport, Report: r, Records: records, Reason: why})
+// report tells of the records from index `from` to `to`, if there are any.
+func (a *Actions) report(r Report, from, to uint64, why Reason) {
+	if to > from {
+		a.add(Action{Kind: ActReport, Report: r, Index: from, Records: to - from, Reason: why})
 	}
 }

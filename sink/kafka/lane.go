@@ -34,9 +34,10 @@ package kafka
 // A crash at any point leaves what the spool holds: the durable head, the
 // identities, the frames; NewLane starts from them.
 type Lane struct {
-	head  uint64 // first index without a durable ack
-	top   uint64 // a heal stepped back from here; 0: not stepping
-	batch Batch  // the batch at head; Count 0: none offered
+	head     uint64 // first index without a durable ack
+	top      uint64 // a heal stepped back from here; 0: not stepping
+	unbroken bool   // all that the heal sent again was appended right behind the ack below it: it was lost indeed
+	batch    Batch  // the batch at head; Count 0: none offered
 
 	id     Identity // covers head
 	needID Reason   // a new identity must start at head; 0: no
@@ -56,6 +57,7 @@ type Lane struct {
 	doubt        bool  // the batch at head may be in a log
 	doubtSince   int64 // ms
 	tries        uint16
+	unheard      bool   // an attempt got no answer: it may still be under way
 	asked        bool   // rule 4 is satisfied for this doubt
 	counted      uint64 // records of the head reported as possibly doubled, once for each attempt
 	countedTries uint16 // tries when they were
@@ -66,7 +68,7 @@ type Lane struct {
 	// Of a batch that is refused for what is in it; see lane_refused.go.
 	cut      Cut      // how the batch at head is to be replaced before anything is sent
 	next     Identity // the identity that its replacement begins; PID -1: none
-	sent     bool     // sequences of the batch at head were on the wire under id
+	sentTo   uint64   // sequences of indexes below were on the wire
 	back     uint8    // how often its times were moved; 0: they are its own
 	backHint uint8    // how often those of the last one were, when it was taken
 	stepMs   int64    // of going back in time; 0: doubled each time
@@ -84,7 +86,6 @@ const (
 	recreatedMinMs  = 15_000  // another topic id must be seen this long
 	backoffMinMs    = 100
 	backoffMaxMs    = 10_000
-	backoffSlowMs   = 60_000 // for a lane on the second connection
 	backoffHeldMs   = 30_000 // for what an operator must change
 	sequenceModulus = 1 << 31
 	triesMax        = 1<<16 - 1 // attempts are not counted further
@@ -158,7 +159,7 @@ func (l *Lane) Step(ev *Event, a *Actions) {
 	case EvOffer:
 		l.offer(ev)
 	case EvRoute:
-		l.learn(ev)
+		l.learn(ev, a)
 	case EvGranted:
 		l.granted(ev, a)
 	case EvIdentityKept:
@@ -209,7 +210,7 @@ func (l *Lane) advance(now int64, a *Actions) {
 	if l.adopts {
 		l.adopts = false
 		if l.route.State == RouteOtherCluster {
-			l.leave(ReasonOperator)
+			l.leave(ReasonOperator, a)
 		}
 	}
 	if now < l.notBefore {
@@ -247,7 +248,11 @@ func (l *Lane) advance(now int64, a *Actions) {
 		return
 	}
 	if l.doubt && !l.asked && (l.cut.renumbers() || !l.fresh(now)) {
-		l.ask(busyLog, a, Action{Kind: ActReadBack, Batch: l.batch, Identity: l.id, Acked: l.last, Route: l.route})
+		below := l.last
+		if l.head < l.top {
+			below = AckedBatch{Epoch: -1} // where it was before the heal is not above what the heal sent again
+		}
+		l.ask(busyLog, a, Action{Kind: ActReadBack, Batch: l.batch, Identity: l.id, Acked: below, Route: l.route})
 		return
 	}
 	if l.cut != CutNone {
@@ -303,12 +308,12 @@ func (l *Lane) send(now int64, a *Actions) {
 	if l.tries < triesMax {
 		l.tries++
 	}
-	l.flightEpoch, l.sent = l.route.Epoch, true
+	l.flightEpoch, l.sentTo = l.route.Epoch, max(l.sentTo, l.batch.Next())
 	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow, Shift: l.back > 0, BackMs: l.backMs()})
 }
 
 func (l *Lane) forgetDoubt() {
-	l.doubt, l.asked, l.tries, l.counted, l.refused, l.regress = false, false, 0, 0, false, false
+	l.doubt, l.unheard, l.asked, l.tries, l.counted, l.refused, l.regress = false, false, false, 0, 0, false, false
 }
 
 // pass moves the head behind its batch.
@@ -342,10 +347,12 @@ func (l *Lane) offer(ev *Event) {
 	if l.needID == 0 && l.id.PID >= 0 && l.id.From > l.head {
 		l.needID = ReasonStart // a heal went back further than identities are known
 	}
-	if ev.InDoubt && l.needID == 0 && l.id.PID >= 0 {
+	again := l.head < l.top // the alarm that a heal follows may be false
+	if (ev.InDoubt || again) && l.needID == 0 && l.id.PID >= 0 {
 		// The doubt began when the batch was sent, which nobody wrote down:
 		// at the earliest when its newest record was read.
-		l.doubt, l.doubtSince, l.tries, l.sent = true, min(ev.Batch.MaxTime, ev.Now), 1, true
+		l.doubt, l.unheard, l.doubtSince, l.tries = true, true, min(ev.Batch.MaxTime, ev.Now), 1
+		l.sentTo = max(l.sentTo, ev.Batch.Next())
 		if ev.Batch.MaxTime > ev.Now+freshMaxMs {
 			l.doubtSince = ev.Now - freshMaxMs - 1 // of a clock that was wrong: it says nothing
 		}
@@ -356,7 +363,7 @@ func (l *Lane) offer(ev *Event) {
 }
 
 // learn takes metadata, asked for or not.
-func (l *Lane) learn(ev *Event) {
+func (l *Lane) learn(ev *Event, a *Actions) {
 	if l.busy == busyRoute {
 		l.busy = free
 	}
@@ -371,7 +378,8 @@ func (l *Lane) learn(ev *Event) {
 		// The epoch is kept: only a new leader asks for a new check.
 		ev.Route.Leader, ev.Route.Epoch = l.route.Leader, l.route.Epoch
 	}
-	if ev.Route.State == RouteOK && l.route.State != RouteOK {
+	waits := l.route.State != RouteOK || moved && (l.cause == CauseRetriable || l.cause == CauseUnreachable)
+	if ev.Route.State == RouteOK && waits {
 		l.notBefore, l.cause = 0, CauseNone // what the lane waited for has come
 	}
 	l.route = ev.Route
@@ -384,14 +392,11 @@ func (l *Lane) learn(ev *Event) {
 		return
 	}
 	if l.route.State == RouteOtherTopic && ev.Now-l.otherSince >= recreatedMinMs {
-		l.leave(ReasonRecreated)
+		l.leave(ReasonRecreated, a)
 		return
 	}
-	limit := int64(backoffMaxMs)
-	if l.route.State == RouteNoLeader {
-		l.slow, limit = true, backoffSlowMs
-	}
-	l.fail(ev, routeCauses[l.route.State], limit)
+	l.slow = l.slow || l.route.State == RouteNoLeader
+	l.fail(ev, routeCauses[l.route.State], backoffMaxMs)
 }
 
 var routeCauses = [...]Cause{RouteUnknown: CauseUnreachable, RouteOK: CauseNone, RouteNoLeader: CauseNoLeader, RouteNoTopic: CauseNoTopic,
@@ -425,10 +430,10 @@ func (l *Lane) granted(ev *Event, a *Actions) {
 	l.unsent()
 	l.ask(busyPersist, a, Action{Kind: ActPersistIdentity, Identity: l.id, Reason: why})
 	if why != ReasonFirst && why != ReasonStart {
-		a.report(ReportNewIdentity, 1, why)
+		a.report(ReportNewIdentity, l.head, l.head+1, why)
 	}
 	if l.top > l.head { // a start cut a heal short and ended the identities that it used
-		a.report(ReportMaybeDoubled, l.top-l.head, why)
+		a.report(ReportMaybeDoubled, l.head, l.top, why)
 	}
 	l.top = 0
 }
@@ -450,11 +455,7 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 		l.refused, l.refusedEpoch = true, l.flightEpoch
 		l.routeAfter = ev.Now
 	case Retry, RetryRoute:
-		limit := int64(backoffMaxMs)
-		if l.slow {
-			limit = backoffSlowMs
-		}
-		l.fail(ev, CauseRetriable, limit)
+		l.fail(ev, CauseRetriable, backoffMaxMs)
 	case Denied:
 		l.fail(ev, CauseDenied, backoffHeldMs)
 	case TooLarge, BadTime, BadRecord:
@@ -472,13 +473,9 @@ func (l *Lane) unanswered(ev *Event) {
 	if l.tries == 0 {
 		l.forgetDoubt()
 	}
-	l.asked = false
+	l.asked, l.unheard = false, l.unheard || !ev.NotSent
 	l.slow = l.slow || ev.Slow
-	limit := int64(backoffMaxMs)
-	if l.slow {
-		limit = backoffSlowMs
-	}
-	l.fail(ev, CauseUnreachable, limit)
+	l.fail(ev, CauseUnreachable, backoffMaxMs)
 }
 
 // success takes a broker's word that the batch at head is committed, unless
@@ -503,17 +500,19 @@ func (l *Lane) success(ev *Event, a *Actions) {
 			l.stamp = stampBroker
 		}
 	}
+	follows := counts && ev.Base == l.last.End
+	l.unbroken = l.unbroken && follows
 	switch {
 	case l.counted == 0:
-	case counts && ev.Base == l.last.End: // nothing of ours lies before it
-		a.report(ReportNotDoubled, l.counted, 0)
+	case follows && (l.head >= l.top || l.unbroken): // nothing of ours lies before it
+		a.report(ReportNotDoubled, l.head, l.head+l.counted, 0)
 	case l.duplicate(ev): // the last attempt left nothing; those between it and the first may have
-		a.report(ReportNotDoubled, uint64(l.batch.Count), 0)
+		a.report(ReportNotDoubled, l.head, l.batch.Next(), 0)
 	}
 	if l.back > 0 {
 		l.backHint = l.back
 		if ev.AppendTime < 0 { // else it is there since an attempt with other times
-			a.report(ReportShifted, uint64(l.batch.Count), 0)
+			a.report(ReportShifted, l.head, l.batch.Next(), 0)
 		}
 	}
 	l.ack(ev.Base, l.flightEpoch, a)
@@ -539,8 +538,8 @@ func (l *Lane) ack(base int64, epoch int32, a *Actions) {
 }
 
 func (l *Lane) notOurs(a *Actions) {
-	a.report(ReportNotOurs, uint64(l.batch.Count), ReasonNotOurs)
-	a.report(ReportMaybeDoubled, uint64(l.batch.Count), ReasonNotOurs)
+	a.report(ReportNotOurs, l.head, l.batch.Next(), ReasonNotOurs)
+	a.report(ReportMaybeDoubled, l.head, l.batch.Next(), ReasonNotOurs)
 	l.forgetDoubt()
 	l.needID = ReasonNotOurs
 }

@@ -59,7 +59,7 @@ func (l *Lane) unfit(ev *Event) {
 
 // large has the batch at head cut before it is sent for the first time.
 func (l *Lane) large() {
-	if l.batch.Count > 1 && !l.sent && l.head >= l.top && l.cut == CutNone {
+	if l.batch.Count > 1 && l.head >= l.sentTo && l.head >= l.top && l.cut == CutNone {
 		l.cut = CutAhead
 	}
 }
@@ -105,14 +105,14 @@ func (l *Lane) cutKept(ev *Event, a *Actions) {
 	if l.cut.renumbers() {
 		if l.next.PID != l.id.PID {
 			l.stamp = stampUnknown
-			a.report(ReportNewIdentity, 1, ReasonRefused)
+			a.report(ReportNewIdentity, l.head, l.head+1, ReasonRefused)
 		}
 		if l.top > l.head {
 			// In a heal: what had been sent from here on was sent under
 			// identities that end with this one.
-			a.report(ReportMaybeDoubled, l.top-l.head, ReasonRefused)
+			a.report(ReportMaybeDoubled, l.head+min(l.counted, uint64(l.batch.Count)), l.top, ReasonRefused)
 		}
-		l.id, l.top = l.next, 0
+		l.id, l.top, l.sentTo = l.next, 0, l.head
 	}
 	l.forgetDoubt()
 	if ev.Dead {
@@ -135,7 +135,7 @@ func (l *Lane) questionFailed(ev *Event) {
 // unsent says that the batch at head has numbers under a new identity, none of
 // which was used.
 func (l *Lane) unsent() {
-	l.sent, l.next = false, noIdentity
+	l.sentTo, l.next = l.head, noIdentity
 	if l.cut.renumbers() {
 		l.cut = CutAhead
 		if l.batch.Count == 1 {
@@ -146,7 +146,7 @@ func (l *Lane) unsent() {
 
 // dropBatch forgets the batch at head and all that was about it alone.
 func (l *Lane) dropBatch() {
-	l.batch, l.cut, l.next, l.sent, l.back = Batch{}, CutNone, noIdentity, false, 0
+	l.batch, l.cut, l.next, l.back = Batch{}, CutNone, noIdentity, 0
 }
 
 // backMs is how long ago the newest record is to seem when the times are moved.

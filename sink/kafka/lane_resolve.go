@@ -12,7 +12,7 @@ func (l *Lane) epochEnd(ev *Event, a *Actions) {
 		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
 	default:
 		if ev.Base < 0 {
-			a.report(ReportUnverified, 1, 0)
+			a.report(ReportUnverified, l.head, l.head+1, 0)
 		}
 		l.checked = true
 		if l.regress {
@@ -27,9 +27,9 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 	l.settle(busyLog)
 	switch {
 	case ev.Found:
-		a.report(ReportFound, uint64(l.batch.Count), 0)
+		a.report(ReportFound, l.head, l.batch.Next(), 0)
 		if l.counted > 0 && l.tries == l.countedTries { // it was not sent again since it was counted
-			a.report(ReportNotDoubled, uint64(l.batch.Count), 0)
+			a.report(ReportNotDoubled, l.head, l.batch.Next(), 0)
 		}
 		l.ack(ev.Base, ev.Route.Epoch, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
@@ -37,7 +37,7 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 		l.asked = true
 		if !ev.Absent && (l.counted == 0 || l.tries != l.countedTries) { // every attempt may leave one more
 			l.counted, l.countedTries = l.counted+uint64(l.batch.Count), l.tries
-			a.report(ReportMaybeDoubled, uint64(l.batch.Count), 0)
+			a.report(ReportMaybeDoubled, l.head, l.batch.Next(), 0)
 		}
 	}
 }
@@ -61,8 +61,8 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 		}
 	}
 	if lost && at >= l.top && at >= ev.Held { // a first step back
-		a.report(ReportHealed, l.head-at, 0)
-		l.top = end
+		a.report(ReportHealed, at, l.head, 0)
+		l.top, l.unbroken = end, true
 		l.moveHead(at, lost, a)
 		return
 	}
@@ -72,10 +72,14 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	}
 	if lost && at < ev.Held {
 		why, maybe = ReasonLost, end
-		a.report(ReportLost, ev.Held-at, why)
+		a.report(ReportLost, at, ev.Held, why)
 		at = ev.Held
 	}
-	a.report(ReportMaybeDoubled, maybe-at, why)
+	told := at
+	if at == l.head {
+		told += min(l.counted, uint64(l.batch.Count))
+	}
+	a.report(ReportMaybeDoubled, told, maybe, why)
 	l.top = 0
 	l.needID = why
 	l.moveHead(at, lost, a)
@@ -97,8 +101,12 @@ func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
 
 // leave gives up a topic, which is gone or in a cluster that an operator gives
 // up, for the one of its name that metadata show. What was acked went into the
-// old log; what is in doubt cannot be in the new one.
-func (l *Lane) leave(why Reason) {
+// old log. What is in doubt is sent again: it can be in the new one only if a
+// request that was on its way came late, to a broker that goes by the name.
+func (l *Lane) leave(why Reason, a *Actions) {
+	if why == ReasonRecreated && l.doubt && (l.unheard || l.regress) {
+		a.report(ReportMaybeDoubled, l.head, l.batch.Next(), why)
+	}
 	l.id = Identity{From: l.head, PID: -1, Partition: -1}
 	l.needID = why
 	l.notBefore, l.cause = 0, CauseNone

@@ -97,7 +97,7 @@ func TestEveryAnswer(t *testing.T) {
 		if sent.Batch.First != 10 || sent.Batch.Count != 10 || sent.Identity != want || sent.Slow != Slow(code) {
 			t.Errorf("code %d: then %+v", code, sent)
 		}
-		if s.now-begin > backoffSlowMs {
+		if s.now-begin > backoffHeldMs {
 			t.Errorf("code %d: %d ms later", code, s.now-begin)
 		}
 	}
@@ -140,7 +140,7 @@ func TestBackoffIsBounded(t *testing.T) {
 		verdict Verdict
 		slow    bool
 		limit   int64
-	}{{Retry, false, backoffMaxMs}, {Retry, true, backoffSlowMs}, {Hold, false, backoffHeldMs}, {Denied, false, backoffHeldMs}} {
+	}{{Retry, false, backoffMaxMs}, {Retry, true, backoffMaxMs}, {Hold, false, backoffHeldMs}, {Denied, false, backoffHeldMs}} {
 		s := script{now: 1_000_000_000}
 		if _, err := s.run("start head=10 id=7 from=0 partition=2\noffer 10+10 id=7 from=0 partition=2\nroute ok leader=1 epoch=5\n"); err != nil {
 			t.Fatal(err)
@@ -411,7 +411,11 @@ func (s *script) tell(a Action) string {
 	case ActAskEpochEnd:
 		return fmt.Sprintf("ask broker %d in epoch %d for the end of epoch %d, for %s", a.Route.Leader, a.Route.Epoch, a.Acked.Epoch, a.Acked.tell())
 	case ActReadBack:
-		return fmt.Sprintf("read back %s of %s", a.Batch.tell(), a.Identity.tell())
+		from := "where it begins"
+		if a.Acked.Epoch >= 0 {
+			from = fmt.Sprint("offset ", a.Acked.End)
+		}
+		return fmt.Sprintf("read back %s of %s from %s", a.Batch.tell(), a.Identity.tell(), from)
 	case ActCut:
 		id := "same identity"
 		if a.Identity.PID >= 0 {
@@ -441,7 +445,39 @@ func (s *script) tell(a Action) string {
 		if a.Reason != 0 {
 			why = fmt.Sprintf(" (%s)", a.Reason)
 		}
-		return fmt.Sprintf("tell: %d records: %s%s", a.Records, reportWords[a.Report], why)
+		return fmt.Sprintf("tell: %d+%d: %s%s", a.Index, a.Records, reportWords[a.Report], why)
 	}
 	return fmt.Sprintf("action %d", a.Kind)
+}
+
+// The list of transcripts names each of them, and nothing else.
+func TestTranscriptsAreListed(t *testing.T) {
+	text, err := os.ReadFile("testdata/lane/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		cells := strings.Split(line, "|")
+		if len(cells) != 4 || strings.Contains(cells[1], "---") || strings.TrimSpace(cells[1]) == "rule" {
+			continue
+		}
+		for name := range strings.SplitSeq(cells[2], ",") {
+			listed[strings.TrimSpace(name)] = true
+		}
+	}
+	files, err := filepath.Glob("testdata/lane/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		name := strings.TrimSuffix(filepath.Base(f), ".txt")
+		if !listed[name] {
+			t.Errorf("%s is in no row", name)
+		}
+		delete(listed, name)
+	}
+	for name := range listed {
+		t.Errorf("there is no transcript %q", name)
+	}
 }

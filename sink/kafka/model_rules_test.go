@@ -71,6 +71,9 @@ var modelWorlds = []struct {
 	{rules: rules{name: "expiry and unclean election, READ", batches: 3, retain: 3, old: true, read: true, left: budget{crash: 2, drop: 1, zombie: 1, restart: 1, expire: 1, elect: 1}}, big: true, doubledMax: 1},
 	{rules: rules{name: "expiry, unclean and clean election, READ", batches: 4, retain: 4, old: true, read: true, left: budget{crash: 1, drop: 1, expire: 1, elect: 1, move: 1}}, big: true, doubledMax: 3, known: unseen},
 
+	{rules: rules{name: "expiry and two clean elections", batches: 3, retain: 3, old: true, read: true, left: budget{drop: 1, expire: 1, move: 2}}},
+	{rules: rules{name: "expiry and two clean elections, big", batches: 3, retain: 3, old: true, left: budget{crash: 1, drop: 1, expire: 1, move: 2}}, big: true, doubledMax: 3},
+
 	// A batch is larger than its topic takes, from the beginning or suddenly.
 	{rules: rules{name: "too large", batches: 4, retain: 4, big: true, read: true, lossless: true, left: budget{crash: 2, drop: 1, restart: 1}}},
 	{rules: rules{name: "too large, late request", batches: 4, retain: 4, big: true, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1}}},
@@ -117,41 +120,6 @@ func TestModel(t *testing.T) {
 				t.Error("no world came to an end")
 			}
 		})
-	}
-}
-
-// mutation is a rule of lane, driver or recovery that is switched off, by
-// changing events, lane fields or the durable state between two steps.
-type mutation uint8
-
-const (
-	asItIs         mutation = iota
-	ackEpochLate            // an ack counts under the epoch known when the answer came
-	resendsFirst            // a batch in doubt goes again before a new leader epoch is checked
-	moveInMemory            // the head's step back is not durable
-	acksStillCount          // acks from a loss on still count against a leader
-	ackInMemory             // the next batch goes before the ack is durable
-	identityLives           // a start ends no identity
-	topForgotten            // a start does not know where a heal began
-	proofForgotten          // a loss that is not held forgets the ack below it
-	cutInDoubt              // what is in doubt is cut without being looked for
-	cutInMemory             // what replaces a batch, and its identity, is not durable
-)
-
-func (x mutation) before(w *world, ev *Event) {
-	switch {
-	case x == ackEpochLate && ev.Kind == EvAnswer:
-		w.lane.flightEpoch = w.lane.route.Epoch
-	case x == resendsFirst && w.lane.doubt:
-		w.lane.checked = true
-	case x == cutInDoubt && ev.Kind == EvAnswer && ev.Verdict == TooLarge:
-		w.lane.tries = 1
-	}
-}
-
-func (x mutation) after(w *world, before *Lane, ev *Event) {
-	if x == acksStillCount && ev.Kind == EvLoss {
-		w.lane.last = before.last
 	}
 }
 
@@ -210,45 +178,5 @@ func (x mutation) others(m *model, w *world, push visit) {
 		t := *w
 		x.sync(m, &t)
 		push(&t, "sync", false)
-	}
-}
-
-// Each rule is needed: without it the model finds a violation, or doubles where
-// there were none.
-func TestModelNeedsEveryRule(t *testing.T) {
-	for _, c := range []struct {
-		off  string
-		want string // the violation; none: more doubles
-		rules
-	}{
-		{"ack epoch taken when the request left", lostSilently, rules{mutate: ackEpochLate, batches: 3, retain: 3, left: budget{elect: 1}}},
-		{"check before resends", lostSilently, rules{mutate: resendsFirst, batches: 3, retain: 3, left: budget{drop: 1, elect: 1}}},
-		{"step back durable", lostSilently, rules{mutate: moveInMemory, batches: 3, retain: 3, left: budget{crash: 1, elect: 1}}},
-		{"acks from a loss on do not count", "", rules{mutate: acksStillCount, batches: 3, retain: 3, left: budget{elect: 1}}},
-		{"next batch behind the durable ack", doubledSilently, rules{mutate: ackInMemory, batches: 3, retain: 3, left: budget{crash: 1}}},
-		{"a start ends every identity", lostSilently, rules{mutate: identityLives, batches: 3, retain: 3, left: budget{void: 1}}},
-		{"where a heal began is durable", doubledSilently, rules{mutate: topForgotten, batches: 2, retain: 2, left: budget{crash: 1, elect: 1, move: 1}}},
-		{"a doubt is resolved before a cut", doubledSilently, rules{mutate: cutInDoubt, batches: 3, retain: 3, big: true, read: true, left: budget{drop: 1, lower: 1}}},
-		{"a cut is durable", doubledSilently, rules{mutate: cutInMemory, batches: 3, retain: 3, big: true, read: true, left: budget{crash: 1}}},
-		{"the ack below a loss stays", lostSilently, rules{mutate: proofForgotten, batches: 2, retain: 0, left: budget{crash: 1, elect: 2}}},
-	} {
-		t.Run(c.off, func(t *testing.T) {
-			off := model{rules: c.rules, until: c.want}
-			without := off.explore(worldStatesMax)
-			on := model{rules: c.rules}
-			on.mutate = asItIs
-			with := on.explore(worldStatesMax)
-			t.Logf("without the rule: %s", without)
-			t.Logf("with it: %s", with)
-			if len(with.bad) > 0 {
-				t.Error("with the rule there are violations")
-			}
-			if c.want != "" && without.bad[c.want] == 0 {
-				t.Errorf("without the rule nothing was %s", c.want)
-			}
-			if c.want == "" && without.doubled <= with.doubled {
-				t.Errorf("without the rule no more was doubled")
-			}
-		})
 	}
 }

@@ -111,7 +111,6 @@ type world struct {
 	recov   bool    // the next offer is in doubt
 	dirty   ackOf   // mutation unsynced: an ack in the page cache only
 	learnt  bool    // the limit is known
-	passes  bool    // batches come from a start, which leaves out what a gap holds
 	soft    bool    // mutation cutInMemory: the cut is not durable
 	granted int8
 
@@ -190,7 +189,7 @@ func (m *model) step(w *world, ev Event) {
 	m.stepOnce(w, ev)
 	for w.lane.Room() && int8(w.lane.Head()) < m.batches {
 		b := int8(w.lane.Head())
-		if b == deadRecord && w.gone && w.passes {
+		if b == deadRecord && w.gone {
 			b++
 		}
 		m.stepOnce(w, Event{Kind: EvOffer, Batch: m.batch(w, b), Identity: m.identityAt(w, b), InDoubt: w.recov,
@@ -202,7 +201,7 @@ func (m *model) step(w *world, ev Event) {
 func (m *model) stepOnce(w *world, ev Event) {
 	before := w.lane
 	ev.Now = modelNow
-	m.mutate.before(w, &ev)
+	m.mutate.before(&w.lane, &ev)
 	w.lane.Step(&ev, &m.actions)
 	for _, a := range m.actions.All() {
 		m.perform(w, &before, &ev, a)
@@ -210,7 +209,7 @@ func (m *model) stepOnce(w *world, ev Event) {
 	if w.lane.counted == 0 { // what was not taken back by now stands
 		w.maybe, w.counted = w.maybe|w.counted, 0
 	}
-	m.mutate.after(w, &before, &ev)
+	m.mutate.after(&w.lane, &before, &ev)
 	w.lane.stopClock(m.young)
 }
 
@@ -249,6 +248,10 @@ func (l *Lane) stopClock(young bool) {
 	l.counted = min(l.counted, 2*uint64(l.batch.Count)) // of one attempt, or of more
 	l.countedTries = min(l.countedTries, 2)
 	l.tries = l.countedTries + min(since, 2)
+	if l.sentTo <= l.head {
+		l.sentTo = 0
+	}
+	l.unbroken = l.unbroken && l.head < l.top
 	l.notBefore, l.fails, l.cause, l.slow = 0, 0, CauseNone, false
 }
 
@@ -293,15 +296,11 @@ func (m *model) cutIdentity(w *world, id Identity) binding {
 
 // report notes what people were told, in batches.
 func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
-	from := int8(before.head)
 	set := &w.maybe
 	switch a.Report {
 	case ReportMaybeDoubled:
-		switch ev.Kind {
-		case EvReadBack:
+		if ev.Kind == EvReadBack {
 			set = &w.counted
-		case EvLoss:
-			from = int8(w.lane.head)
 		}
 	case ReportNotDoubled:
 		if a.Records >= before.counted { // else an attempt in between still may have left one
@@ -309,14 +308,14 @@ func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
 		}
 		return
 	case ReportLost:
-		from, set = int8(ev.Lost), &w.lost
+		set = &w.lost
 		w.lostCount += int8(a.Records)
 	case ReportHealed:
-		from, set = int8(w.lane.head), &w.healed
+		set = &w.healed
 	default:
 		return
 	}
-	for b := from; b < from+int8(a.Records); b++ {
+	for b := int8(a.Index); b < int8(a.Index+a.Records); b++ {
 		*set |= 1 << b
 	}
 }
@@ -471,7 +470,6 @@ func (w *world) keepHead() {
 	if l := &w.lane.last; l.Epoch >= 0 {
 		w.last, w.lastAck = int8(l.First), ackOf{int8(l.Base), int8(l.Epoch)}
 	}
-	w.passes = false // what is held is offered again, and a gap does not count there
 	w.passGap()
 }
 
@@ -498,7 +496,14 @@ func (m *model) findLoss(w *world) {
 	r := &w.res
 	var held []HeldBatch
 	for b := w.held; b < w.head; b += m.count(w, b) {
-		held = append(held, HeldBatch{Ref: Ref{Batch: m.batch(w, b)}, Acked: m.ackedBatch(w, b, w.acks[b]), To: m.batch(w, b).Next()})
+		if w.gone && b == deadRecord {
+			continue
+		}
+		h := HeldBatch{Ref: Ref{Batch: m.batch(w, b)}, Acked: m.ackedBatch(w, b, w.acks[b]), To: m.batch(w, b).Next()}
+		if w.gone && h.To == uint64(deadRecord) {
+			h.To++
+		}
+		held = append(held, h)
 	}
 	ev, _ := firstLoss(w.lane.head, 0, held, w.lane.last, 0, func(epoch int32) (int64, error) { return int64(w.endOf(int8(epoch))), nil })
 	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
@@ -517,8 +522,12 @@ func (m *model) readBack(w *world) {
 		}
 	}
 	floor := id.floor
-	if l := &w.lane.last; l.Epoch >= 0 {
-		floor = max(floor, int8(l.End))
+	if l := &w.lane; l.last.Epoch >= 0 && (l.head >= l.top || m.mutate == healFloorRises) {
+		floor = max(floor, int8(l.last.End))
+	}
+	if w.end == floor { // nothing is there; that is known without READ
+		r.absent = true
+		return
 	}
 	if !m.read || w.end < floor {
 		return // cannot be told
@@ -553,7 +562,7 @@ func (m *model) die(w *world, void bool) {
 func (m *model) start(w *world, void bool) {
 	id := m.identityAt(w, w.head)
 	m.mutate.recover(m, w, id, void)
-	w.recov, w.passes = w.head < m.batches && !void, true
+	w.recov = w.head < m.batches && !void
 	w.maybe, w.counted = w.maybe|w.counted, 0 // nobody takes that back any more
 	w.lane = NewLane(uint64(w.head), uint64(w.top), m.ackedBatch(w, w.last, w.lastAck), m.identityAt(w, w.head))
 	m.step(w, Event{Kind: EvTick})

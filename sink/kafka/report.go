@@ -15,6 +15,7 @@ type stats struct {
 	maybeDoubled, lost, healed, found, newIdentities, damaged  atomic.Uint64
 	cutBatches, mergedBatches, deadLetters, shifted, rePlaced  atomic.Uint64
 	unreadable                                                 atomic.Int64
+	resolves, heals, resent                                    atomic.Uint64
 	oldestMs                                                   atomic.Int64
 }
 
@@ -29,6 +30,8 @@ type Stats struct {
 	DamagedRecords             uint64 // in spooled batches that could not be read when they were to be sent
 	HealedRecords              uint64 // acked, lost by the broker, and sent again
 	FoundRecords               uint64 // in doubt, and found in the log
+	Resolves, Heals            uint64 // doubts that were settled; losses at the brokers that were, or were looked for
+	ResentRecords              uint64 // in these, sent again and taken
 	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
 	MergedBatches              uint64 // that became parts of larger ones, since many small ones waited
 	DeadLetters                uint64 // records that their topic does not take, kept in files
@@ -44,28 +47,28 @@ func (s *Sink) Stats() Stats {
 	x := &s.stats
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
-		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(),
+		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(), Resolves: x.resolves.Load(), Heals: x.heals.Load(), ResentRecords: x.resent.Load(),
 		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), UnreadableTopics: x.unreadable.Load(), OldestUnackedMs: x.oldestMs.Load()}
 }
 
 func (s *Sink) report(r *row, a Action) {
-	log := s.log.With("topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot, "records", a.Records)
+	log := s.log.With("topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot, "lane", r.info.ID, "from_index", a.Index, "records", a.Records)
 	switch a.Report {
 	case ReportMaybeDoubled:
 		s.stats.maybeDoubled.Add(a.Records)
-		log.Warn("records may be in the topic twice: the broker may have forgotten them and they could not be looked for", "why", a.Reason.String())
+		log.Debug("records may be in the topic twice: the broker may have forgotten them and they could not be looked for", "why", a.Reason.String())
 	case ReportNotDoubled:
 		s.stats.maybeDoubled.Add(-a.Records)
-		log.Info("the broker's answer shows that records reported as possibly doubled are there once")
+		log.Debug("the broker's answer shows that records reported as possibly doubled are there once")
 	case ReportLost:
 		s.stats.lost.Add(a.Records)
 		log.Error("the brokers lost records that they had acknowledged, and the spool no longer holds them", "at_most", a.Records)
 	case ReportHealed:
 		s.stats.healed.Add(a.Records)
-		log.Warn("the brokers lost records that they had acknowledged; they are sent again from the spool")
+		log.Debug("the brokers lost records that they had acknowledged; they are sent again from the spool")
 	case ReportFound:
 		s.stats.found.Add(a.Records)
-		log.Info("records in doubt were found in the log; they are not sent again")
+		log.Debug("records in doubt were found in the log; they are not sent again")
 	case ReportNewIdentity:
 		s.stats.newIdentities.Add(1)
 		log.Warn("the lane goes on under a new producer id", "why", a.Reason.String())
@@ -119,8 +122,10 @@ func (s *Sink) unread(it *item) {
 	s.step(it.row, Event{Kind: EvUnanswered, NotSent: true})
 }
 
-// speak logs when a lane begins and ends to wait for something.
+// speak logs when a lane begins and ends to wait for something, and what became
+// of a doubt or a loss.
 func (s *Sink) speak(r *row) {
+	s.closeReckoning(r)
 	cause := r.lane.Cause()
 	if cause == r.cause {
 		return

@@ -157,6 +157,7 @@ type row struct {
 	made       *cutReply      // its replacement, on its way to the disk
 	item       item           // the batch that waits for its sender
 	cause      Cause          // logged last
+	reckon     reckoning      // of a Resolve or Heal under way
 }
 
 const (
@@ -338,7 +339,7 @@ func (s *Sink) step(r *row, ev Event) {
 
 func (s *Sink) stepOnce(r *row, ev *Event) {
 	ev.Now, ev.Rand = s.now(), s.random()
-	r.lane.Step(ev, &s.actions)
+	s.turn(r, ev)
 	for _, a := range s.actions.All() {
 		s.perform(r, a)
 	}
@@ -346,6 +347,7 @@ func (s *Sink) stepOnce(r *row, ev *Event) {
 }
 
 func (s *Sink) perform(r *row, a Action) {
+	s.prove(r, &a)
 	switch a.Kind {
 	case ActRefresh:
 		r.wantsRoute, s.wanted = true, true
@@ -488,6 +490,7 @@ func (s *Sink) outcome(it *item, out *PartOutcome) {
 		it.row.fault.note(out, it.ref.Count)
 		s.refusal(it, out)
 	}
+	it.row.reckon.known = v == Acked && out.LogAppendTime >= 0 && it.row.lane.stamp == stampNone
 	s.step(it.row, Event{Kind: EvAnswer, Verdict: v, NotAppended: NotPersisted(out.Code), Slow: Slow(out.Code), Named: len(it.row.fault.named) > 0,
 		Base: out.BaseOffset, AppendTime: out.LogAppendTime})
 }

@@ -6,6 +6,11 @@ import (
 )
 
 func (s *Sink) untilWake() time.Duration {
+	return time.Duration(max(0, min(s.dueAt()-s.now(), 1_000))) * time.Millisecond
+}
+
+// dueAt is when something is to be done next that nobody tells the sink, ms.
+func (s *Sink) dueAt() int64 {
 	next := int64(1 << 62)
 	if len(s.timers) > 0 {
 		next = s.timers[0].at
@@ -13,7 +18,7 @@ func (s *Sink) untilWake() time.Duration {
 	if s.wanted && !s.asking && !s.stopping {
 		next = min(next, s.nextAsk)
 	}
-	return time.Duration(max(0, min(next-s.now(), 1_000))) * time.Millisecond
+	return next
 }
 
 func (s *Sink) wake() {

@@ -1,0 +1,97 @@
+package kafka
+
+import "math/rand/v2"
+
+// simRules is what does not change while a world lives.
+type simRules struct {
+	seed       uint64
+	name       string
+	lanes      int
+	partitions int
+	brokers    int
+	minInSync  int
+	version    simVersion
+	lines      uint64 // of each lane
+	batchMax   int    // lines
+	retain     int    // acked batches of a lane that the spool holds
+	read       bool   // READ is granted
+	stamps     bool   // the topic stamps append time
+	ageMs      int64  // of a record when it is spooled
+	bytesMax   int    // of a batch; 0: any
+	dead       bool   // some lines are too large alone
+	lossless   bool   // nothing may be told
+	troubles   int    // at most
+	menu       []simTrouble
+	off        mutation
+}
+
+const (
+	simBytesMax  = HeaderBytes + 50 // two lines, or three
+	simDeadBytes = 60
+)
+
+func (r *simRules) deadLine(i uint64) bool { return r.dead && i%5 == 2 }
+
+var (
+	simWeekly = []simTrouble{agentDies, brokerDies, brokerStops, netLoses, leaderMoves, brokerFreezes, followerLags, writeDenied}
+	simLosing = append([]simTrouble{uncleanElection, uncleanElection, brokerLosesPower}, simWeekly...)
+)
+
+// simWorlds are the kinds of worlds; a seed chooses one and all its numbers.
+var simWorlds = []struct {
+	name string
+	make func(r *simRules, rng *rand.Rand)
+}{
+	{"one lane, crashes and lost requests", func(r *simRules, _ *rand.Rand) {
+		r.lanes, r.partitions, r.brokers, r.lines, r.troubles = 1, 1, 1, 6, 3
+		r.menu = []simTrouble{agentDies, netLoses}
+		r.lossless = false
+	}},
+	{"every week", func(r *simRules, _ *rand.Rand) { r.menu = simWeekly }},
+	{"brokers lose what they acked", func(r *simRules, _ *rand.Rand) { r.menu = simLosing }},
+	{"records are old", func(r *simRules, _ *rand.Rand) {
+		r.ageMs = 2 * simExpireMs
+		r.menu = append([]simTrouble{producersExpire, producersExpire, producersExpire, leaderMoves, brokerStops}, simWeekly...)
+	}},
+	{"batches are too large", func(r *simRules, rng *rand.Rand) {
+		r.bytesMax, r.dead = simBytesMax, rng.IntN(2) == 0
+		r.menu = simWeekly
+		if rng.IntN(2) == 0 {
+			r.bytesMax, r.menu = 0, append([]simTrouble{limitLowered, limitLowered, limitLowered}, simWeekly...)
+		}
+	}},
+	{"topic recreated, log retired", func(r *simRules, _ *rand.Rand) {
+		r.menu = append([]simTrouble{topicRecreated, topicRecreated, logRetired}, simWeekly...)
+	}},
+	{"another producer has our id", func(r *simRules, _ *rand.Rand) {
+		// Where the topic stamps append time, and in answer to a later attempt,
+		// there is no sign of it.
+		r.stamps, r.menu = false, []simTrouble{idUsedTwice}
+	}},
+	{"the spool is damaged", func(r *simRules, _ *rand.Rand) {
+		r.menu = append([]simTrouble{frameRots, frameRots, diskLies, diskLies}, simWeekly...)
+	}},
+	// Without logRetired: what retention removes behind an unclean election
+	// hides how far the log was cut, from us as from everybody.
+	{"everything", func(r *simRules, rng *rand.Rand) {
+		r.menu = append([]simTrouble{topicRecreated, frameRots, diskLies, producersExpire, limitLowered}, simLosing...)
+		r.ageMs, r.dead = rng.Int64N(2)*2*simExpireMs, rng.IntN(2) == 0
+		r.troubles = 12
+	}},
+}
+
+// simKind is the kind of world of a seed.
+func simKind(seed uint64) string { return simWorlds[seed%uint64(len(simWorlds))].name }
+
+// simRulesOf are the rules of a seed.
+func simRulesOf(seed uint64) (simRules, *rand.Rand) {
+	rng := rand.New(rand.NewPCG(seed, 0x5eed))
+	r := simRules{seed: seed, lanes: 1 + rng.IntN(3), partitions: 1 + rng.IntN(2), brokers: 1 + rng.IntN(3), version: simVersion(rng.IntN(int(simVersions))),
+		lines: 4 + rng.Uint64N(21), batchMax: 1 + rng.IntN(4), read: rng.IntN(2) == 0, stamps: rng.IntN(5) == 0, troubles: 6}
+	r.retain = []int{64, 64, 2, 0}[rng.IntN(4)]
+	kind := &simWorlds[seed%uint64(len(simWorlds))]
+	r.name = kind.name
+	kind.make(&r, rng)
+	r.minInSync = 1 + rng.IntN(min(2, r.brokers))
+	return r, rng
+}
