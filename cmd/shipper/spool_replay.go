@@ -38,6 +38,8 @@ func (c *cli) replayCommand() *cobra.Command {
 Every record has the header ` + kafka.ReplayHeader + `: SPOOL/LANE/INDEX, which names the line: the first delivery and each replay of it
 have one place. Consumers see these lines again; what they do not want twice they leave out by that header.
 
+The time of a record is when its line was read, or what the source's ` + "`timestamp`" + ` makes of it. How many are left out as older is said.
+
 Works beside a running agent or without one: the spool is only read, and the records have a producer of their own. Lines that
 were not delivered yet are left to the agent.`,
 		Args: cobra.NoArgs,
@@ -54,7 +56,7 @@ were not delivered yet are left to the agent.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&a.config, "config", "c", "", "the agent's config")
-	f.DurationVar(&a.since, "since", 0, "how far back: only lines read since then, such as 2h")
+	f.DurationVar(&a.since, "since", 0, "how far back: only records whose time is since then, such as 2h")
 	f.StringVar(&a.topic, "topic", "", "only lines of this topic")
 	f.StringVar(&a.source, "source", "", "only lines of this source")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "give a line up that no broker takes for so long")
@@ -97,6 +99,7 @@ type replay struct {
 	oldest   int64         // ms
 	spool    string
 	records  uint64 // handed over
+	older    uint64 // kept, but from before oldest
 	unread   int    // batches
 
 	mu           sync.Mutex
@@ -130,6 +133,9 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 	if lanes == 0 {
 		return fmt.Errorf("%s has no lane of that topic or source; see `shipper spool ls`", r.args.config)
 	}
+	if r.older > 0 {
+		fmt.Fprintf(r.err, "%d records are kept too whose times are older than --since\n", r.older)
+	}
 	if r.to == nil {
 		fmt.Fprintf(r.out, "%d records would be sent again\n", r.records)
 		return nil
@@ -153,13 +159,18 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 func (r *replay) lane(ctx context.Context, c *cli, rd *spool.Reader, l *spool.LaneInfo) error {
 	var refs []spool.Ref
 	for _, ref := range l.Held {
-		if ref.Next() <= l.Head && ref.MaxTime >= r.oldest && !l.Dropped(ref) {
+		switch {
+		case ref.Next() > l.Head || l.Dropped(ref):
+		case ref.MaxTime < r.oldest:
+			r.older += uint64(ref.Count)
+		default:
 			refs = append(refs, ref)
 		}
 	}
 	did := laneReplay{first: l.Head}
 	unread, err := c.laneRecords(io.Discard, rd, l, refs, func(_ io.Writer, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
 		if rec.Time < r.oldest {
+			r.older++
 			return nil
 		}
 		if did.records == 0 {

@@ -210,3 +210,41 @@ func (r *replayReader) wantLines(topic string, want []string, again int) {
 		r.t.Fatalf("topic %s, replayed %d: got\n%s\nwant\n%s", topic, again, strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// What is replayed may be older than --timeout, and a line may be as long as max_line_bytes.
+func TestSpoolReplayOldAndLong(t *testing.T) {
+	cluster, err := startDemoCluster("a-topic", "b-topic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cluster.close()
+	dir := t.TempDir()
+	config, logFile := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "a.log")
+	writeText(t, config, fmt.Sprintf("kafka:\n  brokers: [%q]\nspool:\n  dir: %s/spool\n  max_bytes: 32MiB\ndefaults:\n  linger: 50ms\nsources:\n"+
+		"  - name: a\n    paths: [%q]\n    topic: a-topic\n    timestamp: {from: line, layout: unix}\n", cluster.addresses()[0], dir, logFile))
+	old := time.Now().Add(-30 * time.Minute).Unix()
+	lines := []string{fmt.Sprintf("%d before", old), fmt.Sprintf("%d %s", old, strings.Repeat("x", 1_000_000-11)), fmt.Sprintf("%d behind", old)}
+	writeText(t, logFile, strings.Join(lines, "\n")+"\n")
+	read := newReplayReader(t, cluster.addresses())
+	stop := startAgent(t, config)
+	read.take(len(lines))
+	waitAcked(t, filepath.Join(dir, "spool"), len(lines))
+	stop()
+
+	replay := func(since string) (string, string) {
+		t.Helper()
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"spool", "replay", "--config", config, "--since", since}, &out, &errs); code != 0 {
+			t.Fatalf("exit code %d, %s%s", code, out.String(), errs.String())
+		}
+		return out.String(), errs.String()
+	}
+	if out, _ := replay("1h"); !strings.HasSuffix(out, "\n3 records were sent again, marked with the header shipper-replay\n") {
+		t.Fatalf("replay: %s", out)
+	}
+	read.take(len(lines))
+	read.wantLines("a-topic", lines, 1)
+	if out, errs := replay("10m"); out != "0 records were sent again, marked with the header shipper-replay\n" || errs != "3 records are kept too whose times are older than --since\n" {
+		t.Errorf("replay of what is younger: %q, %q", out, errs)
+	}
+}

@@ -3,7 +3,10 @@ package kafka
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -12,12 +15,19 @@ import (
 // ReplayHeader marks a record that was sent again on request.
 const ReplayHeader = "shipper-replay"
 
-// replayBytesMax bounds the records that wait for an answer.
-const replayBytesMax = 16 << 20
+const (
+	replayBytesMax = 16 << 20  // of records that wait for an answer
+	replayBatchMax = 1_000_012 // of a batch, before compression: what every topic takes that is left at its default
+	replayAloneMax = 100 << 20 // of a record that is longer than that: kgo's most
+)
 
-// Replay sends records once more, beside an agent: with connections and a
-// producer id of its own, so that nothing of a lane is touched.
-type Replay struct{ kgo *kgo.Client }
+// Replay sends records once more, beside an agent: with connections and producer
+// ids of its own, so that nothing of a lane is touched.
+type Replay struct {
+	kgo     *kgo.Client
+	alone   *kgo.Client // for records longer than replayBatchMax, one at a time
+	timeout time.Duration
+}
 
 // NewReplay makes one. A record that no broker has taken within timeout fails.
 func NewReplay(cfg ClientConfig, codec Codec, timeout time.Duration) (*Replay, error) {
@@ -27,12 +37,16 @@ func NewReplay(cfg ClientConfig, codec Codec, timeout time.Duration) (*Replay, e
 	}
 	compression := map[Codec]kgo.CompressionCodec{None: kgo.NoCompression(), Gzip: kgo.GzipCompression(),
 		Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression()}
-	cl, err := kgo.NewClient(append(opts, kgo.ProducerBatchCompression(compression[codec]), kgo.RecordDeliveryTimeout(timeout),
-		kgo.MaxBufferedBytes(replayBytesMax), kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(replayPartition)))...)
-	if err != nil {
+	opts = append(opts, kgo.ProducerBatchCompression(compression[codec]), kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(replayPartition)))
+	p := &Replay{timeout: timeout}
+	if p.kgo, err = kgo.NewClient(append(slices.Clone(opts), kgo.MaxBufferedBytes(replayBytesMax), kgo.ProducerBatchMaxBytes(replayBatchMax))...); err != nil {
 		return nil, fmt.Errorf("configure the Kafka client: %w", err)
 	}
-	return &Replay{cl}, nil
+	if p.alone, err = kgo.NewClient(append(opts, kgo.ProducerBatchMaxBytes(replayAloneMax))...); err != nil {
+		p.kgo.Close()
+		return nil, fmt.Errorf("configure the Kafka client: %w", err)
+	}
+	return p, nil
 }
 
 // replayPartition keeps a record where it was, unless the topic was made anew
@@ -42,8 +56,8 @@ func replayPartition(string) func(*kgo.Record, int) int {
 }
 
 // Send hands over one record, marked with ReplayHeader; done hears of its end, in
-// another goroutine, one record at a time. It waits while too much is under way.
-// Records of a partition arrive in the order of the calls.
+// other goroutines. It waits while too much is under way. Records of a partition
+// arrive in the order of the calls.
 func (p *Replay) Send(ctx context.Context, topic string, partition int32, r *Record, mark string, done func(error)) {
 	out := &kgo.Record{Topic: topic, Partition: max(partition, 0), Timestamp: time.UnixMilli(r.Time), Value: bytes.Clone(r.Value)}
 	if r.HasKey {
@@ -53,11 +67,36 @@ func (p *Replay) Send(ctx context.Context, topic string, partition int32, r *Rec
 		out.Headers = append(out.Headers, kgo.RecordHeader{Key: key, Value: bytes.Clone(value)})
 	})
 	out.Headers = append(out.Headers, kgo.RecordHeader{Key: ReplayHeader, Value: []byte(mark)})
-	p.kgo.Produce(ctx, out, func(_ *kgo.Record, err error) { done(err) })
+	size := HeaderBytes + RecordOverheadMax + len(out.Key) + len(out.Value)
+	for _, h := range out.Headers {
+		size += 2*binary.MaxVarintLen32 + len(h.Key) + len(h.Value)
+	}
+	cl := p.kgo
+	if size > replayBatchMax {
+		cl = p.alone
+		_ = p.kgo.Flush(ctx) // what is before it; only ctx ends it early, and then the record too
+	}
+	// Not kgo's own limit on delivery, which counts from a record's timestamp.
+	within, cancel := context.WithTimeout(ctx, p.timeout)
+	cl.Produce(within, out, func(_ *kgo.Record, err error) {
+		cancel()
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = fmt.Errorf("no broker took them within %v", p.timeout)
+		}
+		done(err)
+	})
+	if cl == p.alone {
+		_ = cl.Flush(ctx)
+	}
 }
 
 // Flush waits until all records have ended.
-func (p *Replay) Flush(ctx context.Context) error { return p.kgo.Flush(ctx) }
+func (p *Replay) Flush(ctx context.Context) error {
+	return errors.Join(p.kgo.Flush(ctx), p.alone.Flush(ctx))
+}
 
 // Close ends the connections; records under way fail.
-func (p *Replay) Close() { p.kgo.Close() }
+func (p *Replay) Close() {
+	p.kgo.Close()
+	p.alone.Close()
+}
