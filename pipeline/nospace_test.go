@@ -32,10 +32,10 @@ func (b *lockedBuffer) Write(p []byte) (int, error) {
 	return b.buf.Write(p)
 }
 
-func (b *lockedBuffer) has(text string) bool {
+func (b *lockedBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return bytes.Contains(b.buf.Bytes(), []byte(text))
+	return b.buf.String()
 }
 
 // faultyAgent ships numbered lines of one file to an embedded broker, from a
@@ -107,7 +107,7 @@ func (a *faultyAgent) await(what string, fn func(Stats) bool) {
 	a.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !fn(a.agent.Stats()); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			a.t.Fatalf("%s: %+v\n%s", what, a.agent.Stats(), a.log.buf.String())
+			a.t.Fatalf("%s: %+v\n%s", what, a.agent.Stats(), a.log.String())
 		}
 		select {
 		case err := <-a.done:
