@@ -1,0 +1,161 @@
+package spool
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"shipper/internal/vfs"
+)
+
+// What people and disks do to a spool while no agent runs, each thing by its
+// name. The walks over seeds meet all of them too, in any order.
+
+const damageBatches = 90
+
+// damageLog is a log of many segments with one lane that is not acked, and the
+// file system that holds it.
+func damageLog(t *testing.T) (mem *vfs.Mem, names []string) {
+	t.Helper()
+	mem = vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1, Block: "app", Topic: "t"}},
+		Identities: []Identity{{Lane: 1, From: 0, ProducerID: 77, Topic: "t"}}})
+	for i := range uint64(damageBatches) {
+		mustAppend(t, l, []Batch{testBatch(1, i, 1, 1000)}, nil)
+		mustSync(t, l)
+	}
+	mem = mem.Kill()
+	names, err := segmentFiles(mem)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(names) < 5 {
+		t.Fatalf("only %d segments", len(names))
+	}
+	return mem, names
+}
+
+func zero(t *testing.T, mem *vfs.Mem, name string, from, to int64) {
+	t.Helper()
+	f, err := mem.OpenFile(name, vfs.Write)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if size, err := f.Size(); err != nil || to > size {
+		to = size
+	}
+	if _, err := f.WriteAt(make([]byte, to-from), from); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantSettled looks at a start behind damage: what is readable is what was
+// written, what is not is counted, the number of the next record was never used,
+// and a new identity begins. Another start finds no new damage.
+func wantSettled(t *testing.T, mem *vfs.Mem, lostMin, lostMax uint64) {
+	t.Helper()
+	l, r := mustOpen(t, memOptions(mem))
+	lost := uint64(0)
+	for _, d := range r.Damage {
+		lost += d.Records
+	}
+	if lost < lostMin || lost > lostMax {
+		t.Errorf("%d records are told to be lost, want %d to %d: %+v", lost, lostMin, lostMax, r.Damage)
+	}
+	lane := r.Lanes[0]
+	rd := l.NewReader()
+	for _, ref := range lane.Batches {
+		wantBatch(t, rd, ref, testBatch(1, ref.First, 1, 1000))
+	}
+	if got := uint64(len(lane.Batches)) + lost; got < lane.Next {
+		t.Errorf("%d batches are held and %d told to be lost, of %d", len(lane.Batches), lost, lane.Next)
+	}
+	if last := lane.Identities[len(lane.Identities)-1]; last.ProducerID != -1 || last.From > lane.Next {
+		t.Errorf("the identity goes on: %+v", last)
+	}
+	mustAppend(t, l, []Batch{testBatch(1, lane.Next, 1, 1000)}, nil)
+	mustSync(t, l)
+	_, again := mustOpen(t, memOptions(mem.Kill()))
+	if len(again.Damage) != 0 || again.Lanes[0].Next != lane.Next+1 || len(again.Lanes[0].Batches) != len(lane.Batches)+1 {
+		t.Errorf("the next start: %d batches, next %d, damage %+v", len(again.Lanes[0].Batches), again.Lanes[0].Next, again.Damage)
+	}
+}
+
+func TestRecoveryOfDamage(t *testing.T) {
+	last := func(names []string) string { return names[len(names)-1] }
+	for _, c := range []struct {
+		name             string
+		lostMin, lostMax uint64
+		damage           func(t *testing.T, mem *vfs.Mem, names []string)
+	}{
+		{"nothing", 0, 0, func(*testing.T, *vfs.Mem, []string) {}},
+		{"segment missing in the middle", 5, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			if err := mem.Remove(names[len(names)/2]); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"segment header damaged in the middle", 0, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			zero(t, mem, names[len(names)/2], 0, 64)
+		}},
+		{"segment zeroed in the middle", 5, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			zero(t, mem, names[len(names)/2], 0, testSegmentBytes)
+		}},
+		{"segment cut short in the middle", 1, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			f, err := mem.OpenFile(names[len(names)/2], vfs.Write)
+			if err == nil {
+				err = f.Truncate(testSegmentBytes / 2)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"checkpoint of the newest segment zeroed", 0, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			zero(t, mem, last(names), 0, 2048)
+		}},
+		{"tail of the newest segment zeroed", 0, 20, func(t *testing.T, mem *vfs.Mem, names []string) {
+			zero(t, mem, last(names), 6*1024, testSegmentBytes)
+		}},
+		{"foreign files", 0, 0, func(t *testing.T, mem *vfs.Mem, names []string) {
+			for _, name := range []string{"/spool/notes.txt", "/spool/segment-", "/spool/segment-zz.log", "/spool/core"} {
+				f, err := mem.OpenFile(name, vfs.Create)
+				if err == nil {
+					_, err = f.WriteAt([]byte(strings.Repeat("not ours ", 100)), 0)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			mem, names := damageLog(t)
+			c.damage(t, mem, names)
+			wantSettled(t, mem, c.lostMin, c.lostMax)
+		})
+	}
+}
+
+// A spool that was cloned, and one that was rolled back to a copy while no agent
+// ran: neither start goes on under the producer id that the other may use.
+func TestCloneAndRollback(t *testing.T) {
+	mem, _ := damageLog(t)
+	older := mem.Kill()
+	l, r := mustOpen(t, memOptions(mem))
+	id := Identity{Lane: 1, From: r.Lanes[0].Next, ProducerID: 78, Topic: "t"}
+	mustAppend(t, l, []Batch{testBatch(1, r.Lanes[0].Next, 1, 1000)}, &Commit{Identities: []Identity{id}})
+	mustSync(t, l)
+	for i, fs := range []*vfs.Mem{mem.Kill(), mem.Kill(), older} {
+		_, r := mustOpen(t, memOptions(fs))
+		lane := r.Lanes[0]
+		open := slices.IndexFunc(lane.Identities, func(x Identity) bool { return x.ProducerID == -1 })
+		if open < 0 || open != len(lane.Identities)-1 {
+			t.Fatalf("copy %d: %+v", i, lane.Identities)
+		}
+		// Only the batch in doubt keeps the id it may have been sent under.
+		if from := lane.Identities[open].From; from > lane.Head+uint64(lane.Batches[0].Count) {
+			t.Errorf("copy %d: %s", i, fmt.Sprintf("batches up to %d go out under the old id, the head is %d", from, lane.Head))
+		}
+	}
+}
