@@ -55,6 +55,7 @@ type simReplica struct {
 	end       int64
 	high      int64 // what it knows to be committed
 	producers []simProducer
+	fetched   int32 // epoch of the leader that it last took from: only that one knows its end
 	leader    int32 // as it was told
 	epoch     int32
 	leads     int64 // offset from which its own epoch runs
@@ -126,7 +127,7 @@ func (w *simWorld) createTopic() {
 	for n := range w.partitions {
 		p := &simPartition{n: int32(n), leader: int32(w.rng.IntN(w.brokers)), inSync: make([]bool, w.brokers)}
 		for b := range w.brokers {
-			p.replicas = append(p.replicas, &simReplica{broker: int32(b), leader: -1, epoch: -1})
+			p.replicas = append(p.replicas, &simReplica{broker: int32(b), leader: -1, epoch: -1, fetched: -1})
 			p.inSync[b] = c.brokers[b].up
 		}
 		p.inSync[p.leader] = true
@@ -199,7 +200,7 @@ func (w *simWorld) fetch(p *simPartition, f *simReplica) {
 			f.note(w, &x)
 		}
 	}
-	f.high = min(l.high, f.end)
+	f.high, f.fetched = min(l.high, f.end), l.epoch
 	if l.epoch == p.epoch && f.end >= l.high && !p.inSync[f.broker] {
 		p.inSync[f.broker] = true
 	}
@@ -228,7 +229,11 @@ func (w *simWorld) commit(p *simPartition, l *simReplica) {
 	}
 	high := l.end
 	for _, r := range p.replicas {
-		if p.inSync[r.broker] {
+		switch {
+		case r == l || !p.inSync[r.broker]:
+		case r.fetched != l.epoch:
+			return // its leader does not know yet what it has
+		default:
 			high = min(high, r.end)
 		}
 	}

@@ -170,7 +170,7 @@ func (w *simWorld) brokerDown(b int32, t simTrouble) {
 	x.requests = nil
 	for _, p := range w.cluster.partitions {
 		r := p.replicas[b]
-		r.waiting, r.leader = nil, -1
+		r.waiting, r.leader, r.fetched = nil, -1, -1
 		if t == brokerLosesPower && len(r.log) > 0 {
 			r.truncate(w, len(r.log)-w.rng.IntN(min(3, len(r.log))))
 		}
