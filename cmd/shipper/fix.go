@@ -113,7 +113,7 @@ func chooseLanes(views []kafka.LaneView, name string) (chosen []kafka.LaneView, 
 	}
 	topic, slot, named := strings.Cut(name, "/")
 	for _, v := range views {
-		if named && v.Topic == topic && strconv.Itoa(int(v.Slot)) == slot || !named && strconv.Itoa(int(v.ID)) == name {
+		if named && v.Topic == topic && kafka.SlotName(v.Slot) == slot || !named && strconv.Itoa(int(v.ID)) == name {
 			chosen = append(chosen, v)
 		}
 	}
@@ -197,7 +197,7 @@ func (c *cli) fixLane(ctx context.Context, socket string, args []string) error {
 		return err
 	}
 	for _, l := range lanes {
-		if _, err := fmt.Fprintf(c.stdout, "lane %s/%d of source %s adopts the cluster that answers now\n", l.Topic, l.Slot, l.Source); err != nil {
+		if _, err := fmt.Fprintf(c.stdout, "lane %s/%s of source %s adopts the cluster that answers now\n", l.Topic, kafka.SlotName(l.Slot), l.Source); err != nil {
 			return err
 		}
 	}
@@ -213,9 +213,9 @@ func (c *cli) printLanes(lanes []waitingLane) error {
 			waits = l.Waits
 		}
 		if l.Waits == kafka.CauseOtherCluster.String() {
-			fix = fmt.Sprintf("shipper fix lane %s/%d adopt", l.Topic, l.Slot)
+			fix = fmt.Sprintf("shipper fix lane %s/%s adopt", l.Topic, kafka.SlotName(l.Slot))
 		}
-		fmt.Fprintf(t, "%s/%d\t%d\t%s\t%d\t%s\t%s\n", l.Topic, l.Slot, l.Lane, l.Source, l.Partition, waits, fix)
+		fmt.Fprintf(t, "%s/%s\t%d\t%s\t%d\t%s\t%s\n", l.Topic, kafka.SlotName(l.Slot), l.Lane, l.Source, l.Partition, waits, fix)
 	}
 	return t.Flush()
 }

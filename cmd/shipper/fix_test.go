@@ -16,10 +16,11 @@ func TestChooseLanes(t *testing.T) {
 		{ID: 1, Source: "a", Topic: "logs", Slot: 0, Waits: kafka.CauseOtherCluster},
 		{ID: 2, Source: "a", Topic: "logs", Slot: 1},
 		{ID: 3, Source: "old", Topic: "logs", Slot: 1},
+		{ID: 5, Source: "keys", Topic: "logs", Slot: kafka.KeyedSlot | 7},
 		{ID: 4, Source: "b", Topic: "audit", Slot: 0, Waits: kafka.CauseOtherCluster},
 	}
 	for name, want := range map[string]string{
-		"logs/0": "1", "audit/0": "4", "3": "3", "all": "1 4",
+		"logs/0": "1", "audit/0": "4", "3": "3", "logs/key-7": "5", "all": "1 4",
 		"logs/1": `"logs/1" is the name of 2 lanes; give the number of one: 2 (source a), 3 (source old)`,
 		"logs":   "there is no lane \"logs\"; `shipper fix lane` lists them",
 		"logs/7": "there is no lane \"logs/7\"; `shipper fix lane` lists them",

@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"encoding/binary"
+	"strconv"
 	"sync"
 	"sync/atomic"
 )
@@ -13,6 +14,15 @@ import (
 // KeyedSlot marks the slot of a lane that is one partition's: the rest of the
 // slot is its number. Other slots are placed by PlaceLane.
 const KeyedSlot = uint32(1) << 31
+
+// SlotName is a slot as people see it: its number, or key-N for the lane of the
+// keys of partition N.
+func SlotName(slot uint32) string {
+	if slot&KeyedSlot == 0 {
+		return strconv.Itoa(int(slot))
+	}
+	return "key-" + strconv.Itoa(int(slot&^KeyedSlot))
+}
 
 // KeyPartition is the partition of a key among n, as Kafka's Java client
 // chooses it: toPositive(murmur2(key)) mod n (BuiltInPartitioner).

@@ -235,7 +235,7 @@ func (s *Sink) replaced(r *row, done *Replaced) {
 	case ev.Dead:
 		s.stats.deadLetters.Add(1)
 		s.log.Error("a record is refused by its topic for good; it is kept as a dead letter", "topic", r.info.Topic, "partition", r.lane.Partition(),
-			"source", r.info.Block, "slot", r.info.Slot, "lane", r.info.ID, "index", old.First, "bytes", len(x.made.Dead.Value), "reason", x.made.Dead.Reason, "place", done.Place)
+			"source", r.info.Block, "slot", SlotName(r.info.Slot), "lane", r.info.ID, "index", old.First, "bytes", len(x.made.Dead.Value), "reason", x.made.Dead.Reason, "place", done.Place)
 	case ev.Same:
 		s.warn("the times of a batch lie further apart than its topic takes; they are made one", "topic", r.info.Topic, "source", r.info.Block, "records", old.Count)
 	default:

@@ -52,7 +52,7 @@ func (s *Sink) Stats() Stats {
 }
 
 func (s *Sink) report(r *row, a Action) {
-	log := s.log.With("topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot, "lane", r.info.ID, "from_index", a.Index, "records", a.Records)
+	log := s.log.With("topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", SlotName(r.info.Slot), "lane", r.info.ID, "from_index", a.Index, "records", a.Records)
 	switch a.Report {
 	case ReportMaybeDoubled:
 		s.stats.maybeDoubled.Add(a.Records)
@@ -136,7 +136,7 @@ func (s *Sink) speak(r *row) {
 		r.info.Waits.Store(uint32(cause))
 	}
 	if cause != CauseNone {
-		args := []any{"topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", r.info.Slot}
+		args := []any{"topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "slot", SlotName(r.info.Slot)}
 		if advice := cause.Advice(); advice != "" {
 			args = append(args, "advice", advice)
 		}
