@@ -170,10 +170,11 @@ func testProxies(t *testing.T, c *Cluster) {
 // A leader its followers cannot reach appends but does not commit.
 func testReplicaProxy(t *testing.T, c *Cluster) {
 	c.CreateTopicOn("replicas", [][]int32{{0, 1, 2}}, map[string]string{"min.insync.replicas": "2"})
-	cl := topicClient(t, c, "replicas", kgo.ProduceRequestTimeout(time.Second), kgo.RecordRetries(0))
+	cl := topicClient(t, c, "replicas")
 	produce(t, cl, "a")
 	c.ReplicaProxy(0).Cut()
-	err := cl.ProduceSync(context.Background(), kgo.StringRecord("b")).FirstErr()
+	impatient := topicClient(t, c, "replicas", kgo.ProduceRequestTimeout(time.Second), kgo.RecordRetries(0))
+	err := impatient.ProduceSync(context.Background(), kgo.StringRecord("b")).FirstErr()
 	if !errors.Is(err, kgo.ErrRecordRetries) {
 		t.Errorf("acks of all without followers: %v, want that it failed all tries", err)
 	}

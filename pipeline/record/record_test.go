@@ -192,6 +192,7 @@ func TestConfigErrors(t *testing.T) {
 		"max_line_bytes: is 1000":                                {Container: CRI, RecordBytesMax: 1000},
 		"filter.include[0]: must have exactly one":               {Filter: Filter{Include: []Match{{}}}},
 		"filter.exclude[0].regex: error parsing":                 {Filter: Filter{Exclude: []Match{{Regex: "["}}}},
+		"redact[0].regex: \"x*\" matches the empty text":         {Redact: []Redact{{Regex: "x*"}}},
 		"redact[0]: must have exactly one":                       {Redact: []Redact{{}}},
 		"redact[0].pattern: is \"iban\"":                         {Redact: []Redact{{Pattern: "iban"}}},
 		"redact[0]: has both with and keep_length":               {Redact: []Redact{{Pattern: "card", With: "x", KeepLength: true}}},
@@ -351,7 +352,7 @@ func FuzzStream(f *testing.F) {
 			c.JSON = JSON{On: true, Object: Object(settings % 3)}
 		}
 		if settings&32 != 0 {
-			c.Redact = []Redact{{Pattern: "card"}, {Pattern: "email"}, {Pattern: "token", KeepLength: true}, {Regex: "a*"}}
+			c.Redact = []Redact{{Pattern: "card"}, {Pattern: "email"}, {Pattern: "token", KeepLength: true}, {Regex: "a+"}}
 		}
 		if settings&64 != 0 {
 			c.Key, c.Headers, c.Timestamp = "field:a.b", HeaderNames(), Timestamp{From: "line"}

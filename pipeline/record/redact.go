@@ -51,6 +51,9 @@ func (f *Format) compileRedact() error {
 			if err != nil {
 				return wrong(key+".regex", "%v", err)
 			}
+			if from, _ := p.find(nil, 0); from >= 0 {
+				return wrong(key+".regex", "%q matches the empty text, which is between all characters", c.Regex)
+			}
 			r.find = p.find
 		default:
 			return wrong(key+".pattern", "is %q; it is one of %s", c.Pattern, strings.Join(RedactPatterns, ", "))
