@@ -237,7 +237,11 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 		"lanes", len(rec.Lanes), "files", len(rec.Sources), "batches_to_send", batches, "took", rec.Took)
 	for _, d := range rec.Damage {
 		a.damaged += d.Records
-		a.log.Error("the spool was damaged: records are missing", "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
+		what := "the spool was damaged: records are missing"
+		if d.Records == 0 {
+			what = "the spool was damaged; no record is known to be missing"
+		}
+		a.log.Error(what, "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
 			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
 	}
 	var err error
