@@ -11,7 +11,7 @@ SEEDS       ?= 20000
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
-	$(GO) test -race -count=1 -timeout 5m -parallel 6 ./...
+	$(GO) test -race -count=1 -timeout 10m -parallel 8 ./...
 	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The agent on real brokers that are killed, frozen, cut off, emptied and elected uncleanly, each test as a user that may read and as one that

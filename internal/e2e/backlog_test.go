@@ -56,7 +56,7 @@ func fillSmall(t *testing.T, dir, topic string, lanes, lines int) map[string][]s
 // A backlog of more batches than fit into memory, each of one line, while the agent is killed again and again: every line
 // once and in order, in few batches.
 func TestSmallBatchesKill9(t *testing.T) {
-	const lanes, lines = 4, 17_000
+	const lanes, lines = 4, 10_000
 	b := embedded(t, lanes)
 	w := newWorld(t, b, kafkatest.WriterOptions{})
 	written := fillSmall(t, filepath.Join(w.dir, "spool"), b.topic, lanes, lines)

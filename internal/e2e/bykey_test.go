@@ -24,7 +24,7 @@ type keyedLine struct {
 // The lines of one file go to the lanes of many partitions. However the agent dies between lanes, each line arrives once, in
 // the partition that Kafka's clients choose for its key, and in the order of the file among those of its key.
 func TestByKeyKill9(t *testing.T) {
-	const partitions, users, lines = 5, 40, 60_000
+	const partitions, users, lines = 5, 40, 40_000
 	b := embedded(t, partitions)
 	dir := t.TempDir()
 	path := filepath.Join(dir, "keyed.log")
@@ -52,13 +52,13 @@ func TestByKeyKill9(t *testing.T) {
 	write(lines / 10)
 	agent.Start()
 	agent.WaitLog("reading waits until Kafka has told how many partitions", deliverMax)
-	for i := range 8 {
+	for i := range 5 {
 		if i%2 == 0 {
 			b.heal()
 		} else {
 			b.cut()
 		}
-		write(lines * (i + 2) / 10)
+		write(lines * (i + 2) / 8)
 		agent.KillLoop(2, 100*time.Millisecond, 1500*time.Millisecond, uint64(time.Now().UnixNano()))
 	}
 	b.heal()

@@ -163,11 +163,11 @@ func TestC141LateDelivery(t *testing.T) {
 	w.stop()
 }
 
-// C142: killed thirty times. There is no window: what was in doubt is recognised.
+// C142: killed twenty times. There is no window: what was in doubt is recognised.
 func TestC142Kill9(t *testing.T) {
 	w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, Rate: 1_000})
 	w.writer.Start()
-	w.agent.KillLoop(30, 50*time.Millisecond, 600*time.Millisecond, uint64(time.Now().UnixNano()))
+	w.agent.KillLoop(20, 50*time.Millisecond, 600*time.Millisecond, uint64(time.Now().UnixNano()))
 	w.writer.Stop()
 	w.agent.Start()
 	w.check()

@@ -240,7 +240,7 @@ func killLoop(t *testing.T, w *world, rounds int, fault func(round int)) {
 
 func TestKill9Embedded(t *testing.T) {
 	w := newWorld(t, embedded(t, 3), kafkatest.WriterOptions{Files: 4, Rate: 8_000, Rotation: kafkatest.RotateRename, RotateLines: 9_000, TornWrites: true})
-	killLoop(t, w, 6, func(i int) {
+	killLoop(t, w, 4, func(i int) {
 		if i%2 == 1 {
 			w.cut()
 			return

@@ -193,7 +193,7 @@ func TestDropNewestKill9(t *testing.T) {
 	w.agent.Start()
 	w.writer.Write(50_000)
 	w.agent.WaitLog("new lines are dropped", 30*time.Second)
-	for range 8 {
+	for range 5 {
 		w.writer.Write(2_000)
 		w.agent.KillLoop(1, 20*time.Millisecond, 1200*time.Millisecond, uint64(time.Now().UnixNano()))
 	}

@@ -187,8 +187,8 @@ func TestRecutOneRecordTooLarge(t *testing.T) {
 // Killed again and again while everything is cut.
 func TestRecutKill9(t *testing.T) {
 	b := limited(t, 10_000, true)
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 500, Rate: 1_500})
-	killLoop(t, w, 4, func(i int) {
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 500, Rate: 800})
+	killLoop(t, w, 3, func(i int) {
 		if i == 1 {
 			w.cut()
 			return

@@ -303,7 +303,7 @@ func TestC095OutageLargerThanTheSpool(t *testing.T) {
 	w := spoolWorld(t, kafkatest.WriterOptions{Files: 4, LineBytes: 1000}, 2)
 	w.cut()
 	w.agent.Start()
-	w.writer.Write(80_000) // 80 MB, 50 of them compressed; the spool may take 32 MiB
+	w.writer.Write(60_000) // 60 MB, 37 of them compressed; the spool may take 32 MiB
 	w.agent.WaitLog("the spool is full", 30*time.Second)
 	largest, resident := w.spoolBytes(), w.residentBytes()
 	w.heal()
