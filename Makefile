@@ -11,7 +11,8 @@ SEEDS       ?= 20000
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
-	$(GO) test -race -count=1 -timeout 10m -parallel 8 ./...
+	$(GO) test -race -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/internal/e2e$$')
+	$(GO) test -count=1 -timeout 10m -parallel 6 ./internal/e2e # the agent is another process there, and wants the processors to itself
 	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The agent on real brokers that are killed, frozen, cut off, emptied and elected uncleanly, each test as a user that may read and as one that

@@ -123,20 +123,21 @@ func (w *world) indexed(sources ...string) (n int64) {
 	return n
 }
 
-// awaitSpooledOrDropped waits until each line written so far has an index, or is
-// in the ledger.
-func (w *world) awaitSpooledOrDropped() {
+// awaitSpooledOrDropped waits until each of so many lines of these sources has an
+// index, or is in the ledger, and returns how many are there.
+func (w *world) awaitSpooledOrDropped(lines int64, sources ...string) (dropped int64) {
 	w.t.Helper()
 	for deadline := time.Now().Add(deliverMax); ; time.Sleep(100 * time.Millisecond) {
-		n := w.indexed("app")
+		dropped = 0
 		for _, g := range w.ledger() {
-			n += int64(g.Records)
+			dropped += int64(g.Records)
 		}
-		if n == w.writer.Lines() {
-			return
+		n := w.indexed(sources...) + dropped
+		if n == lines {
+			return dropped
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%d lines of %d were spooled or dropped", n, w.writer.Lines())
+			w.t.Fatalf("%d lines of %d were spooled or dropped", n, lines)
 		}
 	}
 }
@@ -158,7 +159,7 @@ func TestC095DropNewest(t *testing.T) {
 	w.writer.Write(40_000) // 40 MB, 25 of them compressed; the spool has room for half of that
 	w.agent.WaitLog("new lines are dropped", 30*time.Second)
 	w.writer.Write(1_000)
-	w.awaitSpooledOrDropped()
+	w.awaitSpooledOrDropped(w.writer.Lines(), "app")
 	before := w.stats()
 	w.agent.Kill9()
 	w.agent.Start() // nothing of it is read again
@@ -200,7 +201,7 @@ func TestDropNewestKill9(t *testing.T) {
 	w.agent.Start()
 	w.agent.WaitLog("shipper runs", 10*time.Second)
 	w.heal()
-	w.awaitSpooledOrDropped()
+	w.awaitSpooledOrDropped(w.writer.Lines(), "app")
 	w.stop()
 	if _, dropped := w.checkDropped(w.ledger()); dropped == 0 {
 		t.Error("nothing was dropped")
@@ -238,15 +239,14 @@ func TestFloodBesideQuietSource(t *testing.T) {
 				w.read.Within = deliverMax
 				kafkatest.AwaitRecords(t, w.bootstrap, w.topic, 61_000, w.read)
 			} else {
-				time.Sleep(2 * time.Second)
-				dropped := 0
+				dropped := w.awaitSpooledOrDropped(61_000)
 				for _, g := range w.ledger() {
-					if dropped += g.Records; g.Source != "flood" {
+					if g.Source != "flood" {
 						t.Errorf("%+v", g)
 					}
 				}
 				w.read.Within = deliverMax
-				kafkatest.AwaitRecords(t, w.bootstrap, w.topic, int64(61_000-dropped), w.read)
+				kafkatest.AwaitRecords(t, w.bootstrap, w.topic, 61_000-dropped, w.read)
 			}
 			got, _ := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
 			written := quiet.Written()

@@ -128,7 +128,7 @@ func TestC064LastEventDoesNotWait(t *testing.T) {
 
 // C066: rotation in the middle of an event: the event ends with its file, and comes before the next file's lines.
 func TestC066RotationInsideAnEvent(t *testing.T) {
-	f := newForms(t, startsWithYear)
+	f := newForms(t, "    multiline: {start: '^\\d{4}-', timeout: 5s}\n")
 	f.agent.Start()
 	f.write("a.log", "2026-11-28 zero\n2026-11-29 one\n a\n b\n")
 	f.want("2026-11-28 zero")
