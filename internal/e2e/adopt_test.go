@@ -3,7 +3,6 @@ package e2e
 import (
 	"bytes"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -51,14 +50,12 @@ func (w *world) adoptRest(before string) {
 func TestClusterReplacedIsAdopted(t *testing.T) {
 	old, other := embedded(t, 2, kfake.ClusterID("the-old-one")), embeddedBeside(t, 2, kfake.ClusterID("another-one"))
 	w := newWorld(t, old, kafkatest.WriterOptions{Files: 8})
-	w.agent.Start()
-	w.writer.Write(1_000)
-	w.check()
+	w.first(1_000)
 	acked := w.writer.Written()
 	time.Sleep(2 * time.Second) // the acks are durable
 	w.stop()
 	w.brokers = other
-	w.agent.SetConfig(w.config(filepath.Join(w.dir, "spool"), []source{{name: "app", glob: filepath.Join(w.dir, "logs", "app-*.log")}}))
+	w.configure()
 	w.writer.Write(1_000)
 	w.agent.Start()
 	w.agent.WaitLog("cluster id changed", 20*time.Second)

@@ -59,7 +59,7 @@ func TestSmallBatchesKill9(t *testing.T) {
 	const lanes, lines = 4, 10_000
 	b := embedded(t, lanes)
 	w := newWorld(t, b, kafkatest.WriterOptions{})
-	written := fillSmall(t, filepath.Join(w.dir, "spool"), b.topic, lanes, lines)
+	written := fillSmall(t, w.spoolDir(), b.topic, lanes, lines)
 	if err := os.MkdirAll(filepath.Join(w.dir, "logs"), 0o755); err != nil {
 		t.Fatal(err)
 	}

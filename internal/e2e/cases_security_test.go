@@ -47,7 +47,7 @@ func TestC145WrongPassword(t *testing.T) {
 			}
 			w.stop()
 			b.kafka = strings.Replace(b.kafka, "wrong", "right", 1)
-			w.agent.SetConfig(w.config(filepath.Join(w.dir, "spool"), []source{{name: "app", glob: filepath.Join(w.dir, "logs", "app-*.log*")}}))
+			w.configure()
 			w.agent.Start()
 			w.check()
 			w.stop()
@@ -130,9 +130,7 @@ func TestC147ExpiredCertificate(t *testing.T) {
 	a := newAuthority(t)
 	b, cert := overTLS(t, a, a.broker(t, time.Now().Add(time.Hour), "127.0.0.1"))
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 1})
-	w.agent.Start()
-	w.writer.Write(100)
-	w.check()
+	w.first(100)
 	until := time.Now().Add(10 * time.Second).Truncate(time.Second) // as certificates count
 	cert.Store(a.broker(t, until, "127.0.0.1"))
 	for _, p := range w.proxies {
@@ -201,29 +199,15 @@ func TestC150NoProducerID(t *testing.T) {
 func says(t *testing.T, answer string) *brokers {
 	t.Helper()
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				c.SetDeadline(time.Now().Add(20 * time.Second))
-				if _, err := c.Read(make([]byte, 1000)); err != nil {
-					return
-				}
-				c.Write([]byte(answer))
-				c.Read(make([]byte, 1000)) // until the other side has enough
-			}()
+	addr := kafkatest.Serve(t, func(c net.Conn) {
+		c.SetDeadline(time.Now().Add(20 * time.Second))
+		if _, err := c.Read(make([]byte, 1000)); err != nil {
+			return
 		}
-	}()
-	return &brokers{bootstrap: []string{l.Addr().String()}, topic: topicName}
+		c.Write([]byte(answer))
+		c.Read(make([]byte, 1000)) // until the other side has enough
+	})
+	return &brokers{bootstrap: []string{addr}, topic: topicName}
 }
 
 // C151: the port speaks something else: no TLS, nothing but TLS, HTTP, SSH, an absurd length.

@@ -17,8 +17,7 @@ import (
 	"shipper/internal/kafkatest"
 )
 
-// Cases from the field, each a public report against some agent or client, on embedded brokers: what they share. What needs
-// real brokers or minutes is in sequencer_long_test.go.
+// Cases from the field, each a public report against some agent or client, on embedded brokers: what they share.
 
 // fault answers the next count produce requests with err.
 func (b *brokers) fault(err *kerr.Error, count int) {

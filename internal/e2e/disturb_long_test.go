@@ -71,27 +71,27 @@ func (w *watch) take() []time.Duration {
 }
 
 func TestNoLaneDisturbsAnother(t *testing.T) {
-	c := kafkatest.SharedACLs(t)
-	healthy := [][]int32{{0}, {0}, {1}, {1}} // on the brokers that lead what is in trouble, too
-	asBothOn(t, c, func(c *kafkatest.Cluster, topic string) { c.CreateTopicOn(topic, healthy, nil) }, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-		starved, slow, missing, denied := b.topic+"-starved", b.topic+"-slow", b.topic+"-missing", b.topic+"-denied"
+	g := ground{replicas: [][]int32{{0}, {0}, {1}, {1}}, // on the brokers that lead what is in trouble, too
+		settings: map[string]string{"min.insync.replicas": "1"},
+		writer:   kafkatest.WriterOptions{Files: 8, Rate: disturbRate}, sources: []source{{name: "healthy", glob: "app-*.log"}}}
+	g.asBoth(t, func(t *testing.T, w *secured) {
+		c := w.cluster
+		starved, slow, missing, denied := w.topic+"-starved", w.topic+"-slow", w.topic+"-missing", w.topic+"-denied"
 		c.CreateTopicOn(starved, [][]int32{{0, 2}}, map[string]string{"min.insync.replicas": "2"})
 		c.CreateTopicOn(slow, [][]int32{{2}}, nil)
 		c.CreateTopicOn(denied, [][]int32{{1}}, nil)
 		for _, topic := range []string{starved, slow, missing} {
-			b.grantOn(topic)
+			w.grantOn(topic)
 		}
 		logs := t.TempDir()
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 8, Rate: disturbRate}, source{name: "healthy", glob: "app-*.log"})
 		troubles := map[string]*kafkatest.Writer{}
-		sources := []source{{name: "healthy", glob: filepath.Join(w.dir, "logs", "app-*.log")}}
 		for _, topic := range []string{starved, slow, missing, denied} {
 			name := topic[strings.LastIndexByte(topic, '-')+1:]
 			troubles[name] = kafkatest.NewWriter(t, kafkatest.WriterOptions{Dir: filepath.Join(logs, name), Name: name, Files: 2, Rate: 500})
-			sources = append(sources, source{name: name, glob: filepath.Join(logs, name, "*.log"), topic: topic})
+			w.sources = append(w.sources, source{name: name, glob: filepath.Join(logs, name, "*.log"), topic: topic})
 		}
-		w.agent.SetConfig(w.config(filepath.Join(w.dir, "spool"), sources))
-		seen := watchTopic(t, b.checker(), b.topic)
+		w.configure()
+		seen := watchTopic(t, w.checker(), w.topic)
 		w.agent.Start()
 		w.writer.Start()
 		time.Sleep(10 * time.Second)
@@ -131,6 +131,5 @@ func TestNoLaneDisturbsAnother(t *testing.T) {
 			func() { c.Proxy(2).Heal(); c.ReplicaProxy(0).Heal() }, "missing", "denied", "slow", "starved")
 		w.writer.Stop()
 		w.checkSettled()
-		w.stop()
 	})
 }

@@ -153,7 +153,9 @@ func (w *world) awaitRead(name string, want float64) {
 }
 
 func TestC095DropNewest(t *testing.T) {
-	w := spoolWorldOn(t, embedded(t, 2, kfake.SeedTopics(1, "gaps")), kafkatest.WriterOptions{Files: 3, LineBytes: 1000}, "max_bytes", "when_full: drop_newest\n  gap_topic: gaps\n  max_bytes")
+	b := embedded(t, 2, kfake.SeedTopics(1, "gaps"))
+	b.spool = "  when_full: drop_newest\n  gap_topic: gaps\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 3, LineBytes: 1000})
 	w.cut()
 	w.agent.Start()
 	w.writer.Write(40_000) // 40 MB, 25 of them compressed; the spool has room for half of that
@@ -189,7 +191,9 @@ func TestC095DropNewest(t *testing.T) {
 
 // Killed at random while it drops: nothing is dropped without a word.
 func TestDropNewestKill9(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 3, LineBytes: 1000}, 2, "max_bytes", "when_full: drop_newest\n  max_bytes")
+	b := embedded(t, 2)
+	b.spool = "  when_full: drop_newest\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 3, LineBytes: 1000})
 	w.cut()
 	w.agent.Start()
 	w.writer.Write(50_000)
@@ -214,10 +218,9 @@ func TestFloodBesideQuietSource(t *testing.T) {
 	for _, policy := range []string{"block", "drop_newest"} {
 		t.Run(policy, func(t *testing.T) {
 			b := embedded(t, 2)
+			b.maxBytes, b.spool = "32MiB", "  when_full: "+policy+"\n"
 			w := newWorld(t, b, kafkatest.WriterOptions{Files: 3, LineBytes: 1000, Name: "app"}, source{name: "flood", glob: "app-*.log"}, source{name: "quiet", glob: "quiet-*.log"})
 			quiet := kafkatest.NewWriter(t, kafkatest.WriterOptions{Dir: filepath.Join(w.dir, "logs"), Name: "quiet", LineBytes: 500})
-			text := strings.ReplaceAll(w.config(w.spoolDir(), []source{{name: "flood", glob: filepath.Join(w.dir, "logs", "app-*.log")}, {name: "quiet", glob: filepath.Join(w.dir, "logs", "quiet-*.log")}}), "512MiB", "32MiB")
-			w.agent.SetConfig(strings.Replace(text, "max_bytes", "when_full: "+policy+"\n  max_bytes", 1))
 			w.cut()
 			w.agent.Start()
 			w.writer.Write(60_000)
@@ -274,7 +277,7 @@ func TestFloodBesideQuietSource(t *testing.T) {
 // Rotated files are deleted while the spool is full: they are open, and read when
 // there is room.
 func TestDeletedWhileBlocked(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000, Rotation: kafkatest.RotateRename, KeepRotated: 1}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, LineBytes: 1000, Rotation: kafkatest.RotateRename, KeepRotated: 1})
 	w.cut()
 	w.agent.Start()
 	w.writer.Write(50_000)

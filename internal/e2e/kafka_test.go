@@ -13,7 +13,7 @@ import (
 func TestRealKill9(t *testing.T) {
 	b, c := real(t, 3)
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 5_000, Rotation: kafkatest.RotateRename, RotateLines: 9_000, TornWrites: true})
-	killLoop(t, w, 4, func(i int) {
+	w.killLoop(4, func(i int) {
 		switch i {
 		case 0:
 			c.Broker(0).Kill()
@@ -30,19 +30,15 @@ func TestRealKill9(t *testing.T) {
 			}
 		}
 	})
+	w.stop()
 }
 
 func TestRealKill9TwoBlocksOnePartition(t *testing.T) {
 	b, _ := real(t, 1)
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 5_000},
 		source{name: "even", glob: "app-0[02].log"}, source{name: "odd", glob: "app-0[13].log"})
-	killLoop(t, w, 3, func(i int) {
-		if i == 1 {
-			w.cut()
-			return
-		}
-		w.heal()
-	})
+	w.killLoop(3, w.cutEverySecond)
+	w.stop()
 }
 
 func TestRealRestartIntoBacklog(t *testing.T) {

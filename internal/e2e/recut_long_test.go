@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,8 +19,7 @@ import (
 func TestRecutRealBatchTooLarge(t *testing.T) {
 	for _, compression := range []string{"producer", "uncompressed"} { // with the second the broker looks at what it has made of the batch
 		t.Run(compression, func(t *testing.T) {
-			asBothWith(t, 1, map[string]string{"max.message.bytes": "10000", "compression.type": compression}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-				w := newWorld(t, b.brokers, kafkatest.WriterOptions{LineBytes: 500})
+			ground{partitions: 1, settings: map[string]string{"max.message.bytes": "10000", "compression.type": compression}, writer: kafkatest.WriterOptions{LineBytes: 500}}.asBoth(t, func(t *testing.T, w *secured) {
 				w.writer.Write(5_000)
 				w.agent.Start()
 				w.check()
@@ -35,15 +33,13 @@ func TestRecutRealBatchTooLarge(t *testing.T) {
 				if after := w.stats()["retries"]; after > before+2 {
 					t.Errorf("%v refusals, then %v", before, after)
 				}
-				w.stop()
 			})
 		})
 	}
 }
 
 func TestRecutRealOneRecordTooLarge(t *testing.T) {
-	asBothWith(t, 1, map[string]string{"max.message.bytes": "100000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
+	ground{partitions: 1, settings: map[string]string{"max.message.bytes": "100000"}}.asBoth(t, func(t *testing.T, w *secured) {
 		written := w.mixed("mixed", 200, 200, 300_000, 100)
 		w.agent.Start()
 		w.arrived(written)
@@ -62,24 +58,22 @@ func TestRecutRealOneRecordTooLarge(t *testing.T) {
 		}
 		w.arrived(written)
 		w.wantStat("dead_letters", 0)
-		w.stop()
 	})
 }
 
 // S1 as it should have been: a batch that is refused for good in the middle costs its own lane one epoch, and nobody else
 // anything.
 func TestRecutS1RefusedInTheMiddle(t *testing.T) {
-	asBothWith(t, 1, map[string]string{}, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-		sources := []source{{name: "one", glob: "app-00.log"}, {name: "other", glob: "app-[0m][1i]*.log"}}
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 2}, sources...)
-		w.agent.SetConfig(strings.Replace(w.config(filepath.Join(w.dir, "spool"), sources), "linger: 200ms", "linger: 200ms\n  lanes: 1", 1))
+	g := ground{partitions: 1, writer: kafkatest.WriterOptions{Files: 2}, defaults: "  linger: 200ms\n  lanes: 1\n",
+		sources: []source{{name: "one", glob: "app-00.log"}, {name: "other", glob: "app-[0m][1i]*.log"}}}
+	g.asBoth(t, func(t *testing.T, w *secured) {
 		w.agent.Start()
 		written := map[string][]string{}
 		for range 3 {
 			w.writer.Write(200)
 			kafkatest.AwaitRecords(t, w.checker(), w.topic, w.writer.Lines(), w.read)
 		}
-		c.SetTopicConfig(b.topic, "max.message.bytes", "100000") // lowered under the agent, which believes what it knew
+		w.cluster.SetTopicConfig(w.topic, "max.message.bytes", "100000") // lowered under the agent, which believes what it knew
 		for tag, lines := range w.mixed("mixed", 1_000, 500, 0) {
 			written[tag] = lines
 		}
@@ -120,7 +114,7 @@ func TestRecutS1RefusedInTheMiddle(t *testing.T) {
 			case 1:
 				bumped++
 			default:
-				if b.writeOnly { // it cannot ask for the limit: each half that is refused again is an epoch
+				if w.writeOnly { // it cannot ask for the limit: each half that is refused again is an epoch
 					bumped++
 				}
 			}
@@ -129,18 +123,16 @@ func TestRecutS1RefusedInTheMiddle(t *testing.T) {
 			t.Errorf("epochs %v: want one lane at 0 and one at 1", highest)
 		}
 		w.wantStat("maybe_doubled_records", 0)
-		w.stop()
 	})
 }
 
 func TestRecutRealKill9(t *testing.T) {
-	asBothWith(t, 2, map[string]string{"max.message.bytes": "10000"}, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 3, LineBytes: 300, Rate: 1_000})
-		killLoop(t, w, 6, func(i int) {
+	ground{partitions: 2, settings: map[string]string{"max.message.bytes": "10000"}, writer: kafkatest.WriterOptions{Files: 3, LineBytes: 300, Rate: 1_000}}.asBoth(t, func(t *testing.T, w *secured) {
+		w.killLoop(6, func(i int) {
 			switch i % 3 {
 			case 0:
 				w.heal()
-				c.MoveLeader(b.topic, 0, int32(i%3))
+				w.cluster.MoveLeader(w.topic, 0, int32(i%3))
 			case 1:
 				w.cut()
 			case 2:
@@ -153,8 +145,7 @@ func TestRecutRealKill9(t *testing.T) {
 
 // A topic that takes no record older than a second, and brokers that were away for longer.
 func TestRecutRealTooOld(t *testing.T) {
-	asBothWith(t, 1, map[string]string{"message.timestamp.before.max.ms": "1000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 2, Rate: 500})
+	ground{partitions: 1, settings: map[string]string{"message.timestamp.before.max.ms": "1000"}, writer: kafkatest.WriterOptions{Files: 2, Rate: 500}}.asBoth(t, func(t *testing.T, w *secured) {
 		w.agent.Start()
 		w.writer.Start()
 		time.Sleep(2 * time.Second)
@@ -167,15 +158,13 @@ func TestRecutRealTooOld(t *testing.T) {
 		if s := w.stats(); s["shifted_records"] == 0 || s["dead_letters"] != 0 || s["maybe_doubled_records"] != 0 {
 			t.Errorf("shifted %v, dead letters %v, maybe doubled %v", s["shifted_records"], s["dead_letters"], s["maybe_doubled_records"])
 		}
-		w.stop()
 	})
 }
 
 // A spool that was filled while the host's clock was wrong, by two hours.
 func TestRecutRealFromTheFuture(t *testing.T) {
-	asBothWith(t, 1, map[string]string{"message.timestamp.after.max.ms": "60000"}, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
-		written := map[string][]string{"spooled": fillSpool(t, filepath.Join(w.dir, "spool"), b.topic, time.Now().Add(2*time.Hour), 3)}
+	ground{partitions: 1, settings: map[string]string{"message.timestamp.after.max.ms": "60000"}}.asBoth(t, func(t *testing.T, w *secured) {
+		written := map[string][]string{"spooled": fillSpool(t, w.spoolDir(), w.topic, time.Now().Add(2*time.Hour), 3)}
 		if err := os.MkdirAll(filepath.Join(w.dir, "logs"), 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +180,6 @@ func TestRecutRealFromTheFuture(t *testing.T) {
 		w.wantStat("shifted_records", float64(len(written["spooled"])))
 		w.wantStat("dead_letters", 0)
 		w.wantStat("maybe_doubled_records", 0)
-		w.stop()
 	})
 }
 
@@ -235,8 +223,7 @@ func fillSpool(t *testing.T, dir, topic string, at time.Time, count int) (lines 
 func TestRecutRealCompacted(t *testing.T) {
 	for name, lines := range map[string]int{"alone": 1, "among-others": 500} {
 		t.Run(name, func(t *testing.T) {
-			asBothWith(t, 1, map[string]string{"cleanup.policy": "compact"}, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-				w := newWorld(t, b.brokers, kafkatest.WriterOptions{})
+			ground{partitions: 1, settings: map[string]string{"cleanup.policy": "compact"}}.asBoth(t, func(t *testing.T, w *secured) {
 				w.writer.Write(lines)
 				w.agent.Start()
 				w.agent.WaitLog("set its cleanup.policy to delete", 30*time.Second)
@@ -245,11 +232,10 @@ func TestRecutRealCompacted(t *testing.T) {
 				if n := len(w.deadLetters()); n > 0 {
 					t.Errorf("%d dead letters", n)
 				}
-				c.SetTopicConfig(b.topic, "cleanup.policy", "delete")
+				w.cluster.SetTopicConfig(w.topic, "cleanup.policy", "delete")
 				w.check()
 				w.wantStat("dead_letters", 0)
 				w.wantStat("maybe_doubled_records", 0)
-				w.stop()
 			})
 		})
 	}

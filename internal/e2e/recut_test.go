@@ -188,11 +188,6 @@ func TestRecutOneRecordTooLarge(t *testing.T) {
 func TestRecutKill9(t *testing.T) {
 	b := limited(t, 10_000, true)
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 500, Rate: 800})
-	killLoop(t, w, 3, func(i int) {
-		if i == 1 {
-			w.cut()
-			return
-		}
-		w.heal()
-	})
+	w.killLoop(3, w.cutEverySecond)
+	w.stop()
 }

@@ -21,76 +21,67 @@ func TestS1aShortBlackHole(t *testing.T) { blackHole(t, 4*time.Second) }
 func TestS1bLongBlackHole(t *testing.T) { blackHole(t, 35*time.Second) }
 
 func blackHole(t *testing.T, hold time.Duration) {
-	asBoth(t, 3, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 6, Rate: 2_000})
-		w.agent.Start()
-		w.writer.Start()
-		time.Sleep(2 * time.Second)
-		for _, p := range w.proxies {
-			p.BlackHole()
-		}
-		time.Sleep(hold)
-		w.heal()
-		time.Sleep(2 * time.Second)
-		w.writer.Stop()
-		w.checkSettled()
+	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 6, Rate: 2_000}}.asBoth(t, func(t *testing.T, w *secured) {
+		w.underLoad(func() {
+			time.Sleep(2 * time.Second)
+			for _, p := range w.proxies {
+				p.BlackHole()
+			}
+			time.Sleep(hold)
+			w.heal()
+			time.Sleep(2 * time.Second)
+		})
 		if _, epoch := w.identities(); epoch != 0 {
 			t.Errorf("epoch %d after a black hole: nothing was refused for good", epoch)
 		}
-		w.stop()
 	})
 }
 
 func TestS1cBrokersStopAndDie(t *testing.T) {
-	asBoth(t, 3, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-		w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 6, Rate: 2_000})
-		w.agent.Start()
-		w.writer.Start()
-		stopEach(c)
-		killEach(c)
-		w.writer.Stop()
-		w.checkSettled()
-		w.stop()
+	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 6, Rate: 2_000}}.asBoth(t, func(t *testing.T, w *secured) {
+		w.underLoad(func() {
+			w.stopEach()
+			w.killEach()
+		})
 	})
 }
 
 // stopEach restarts one broker after another, in order.
-func stopEach(c *kafkatest.Cluster) {
+func (w *secured) stopEach() {
 	for i := range 3 {
-		c.Broker(i).Restart()
+		w.cluster.Broker(i).Restart()
 		time.Sleep(time.Second)
 	}
 }
 
 // killEach does the same by SIGKILL.
-func killEach(c *kafkatest.Cluster) {
+func (w *secured) killEach() {
 	for i := range 3 {
-		c.Broker(i).Kill()
+		w.cluster.Broker(i).Kill()
 		time.Sleep(2 * time.Second)
-		c.Broker(i).Start()
-		c.Broker(i).WaitReady()
+		w.cluster.Broker(i).Start()
+		w.cluster.Broker(i).WaitReady()
 	}
 }
 
 // killAll kills all brokers, waits, and starts them.
-func killAll(c *kafkatest.Cluster, pause time.Duration) {
+func (w *secured) killAll(pause time.Duration) {
 	for i := range 3 {
-		c.Broker(i).Kill()
+		w.cluster.Broker(i).Kill()
 	}
 	time.Sleep(pause)
 	for i := range 3 {
-		c.Broker(i).Start()
+		w.cluster.Broker(i).Start()
 	}
 	for i := range 3 {
-		c.Broker(i).WaitReady()
+		w.cluster.Broker(i).WaitReady()
 	}
 }
 
 // S2: sends that waited took numbers in another order than they reached the wire. Spikes of a millisecond and more on one
 // broker after another, many sources, thousands of requests.
 func TestS2WireOrder(t *testing.T) {
-	asBoth(t, 12, func(t *testing.T, b *secured, _ *kafkatest.Cluster) {
-		w := oneBlockEach(t, b.brokers, 24, 6_000, "10ms")
+	ground{partitions: 12, writer: kafkatest.WriterOptions{Files: 24, Rate: 6_000}, sources: blocks(24), defaults: "  linger: 10ms\n"}.asBoth(t, func(t *testing.T, w *secured) {
 		w.agent.Start()
 		w.agent.WaitLog("shipper runs", 20*time.Second)
 		w.writer.Start()
@@ -107,27 +98,22 @@ func TestS2WireOrder(t *testing.T) {
 			t.Errorf("%v out of order answers to %v batches", s["out_of_order_answers"], s["batches_sent"])
 		}
 		t.Logf("%v batches, %v retries, 0 out of order answers", s["batches_sent"], s["retries"])
-		w.stop()
 	})
 }
 
 // S3: after a long outage the client took its counter for 0 under the same producer id, and was dead for ever. Some records,
 // idle beyond the broker's memory, all brokers killed, lines meanwhile, brokers back; the agent restarted in between or not.
 func TestS3LongOutage(t *testing.T) {
-	c := kafkatest.Start(t, ownOptions(map[string]string{"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "1000"}))
-	create := func(c *kafkatest.Cluster, topic string) {
-		c.CreateTopic(topic, 2, 3, map[string]string{"min.insync.replicas": "2"})
-	}
+	c := cluster(t, map[string]string{"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "1000"})
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%t", restart), func(t *testing.T) {
-			asBothOn(t, c, create, func(t *testing.T, b *secured, c *kafkatest.Cluster) {
-				w := newWorld(t, b.brokers, kafkatest.WriterOptions{Files: 2})
+			ground{cluster: c, partitions: 2, writer: kafkatest.WriterOptions{Files: 2}}.asBoth(t, func(t *testing.T, w *secured) {
 				w.agent.Start()
 				w.writer.Write(50)
 				w.awaitAll()
 				time.Sleep(7 * time.Second) // idle beyond the expiry
 				for i := range 3 {
-					c.Broker(i).Kill()
+					w.cluster.Broker(i).Kill()
 				}
 				w.writer.Write(50)
 				time.Sleep(6 * time.Second)
@@ -135,10 +121,9 @@ func TestS3LongOutage(t *testing.T) {
 					w.agent.Kill9()
 					w.agent.Start()
 				}
-				killAll(c, 0)
+				w.killAll(0)
 				w.writer.Write(50)
 				w.checkSettled()
-				w.stop()
 			})
 		})
 	}

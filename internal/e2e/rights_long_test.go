@@ -4,7 +4,8 @@ package e2e
 
 import (
 	"fmt"
-	"path/filepath"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,55 +28,74 @@ var userOf = []struct {
 	{"write-only", kafkatest.UserTwo, []kmsg.ACLOperation{kmsg.ACLOperationWrite}},
 }
 
-// secured are brokers with access rules, and what the agent may do there.
+// secured is a world on brokers with access rules.
 type secured struct {
-	*brokers
+	*world
+	cluster       *kafkatest.Cluster
 	writeOnly     bool
 	grantOn       func(topic string)
 	grant, revoke func() // on the world's topic
 }
 
-// asBoth runs f with both users on the shared cluster, each with a topic of its own.
-func asBoth(t *testing.T, partitions int, f func(t *testing.T, b *secured, c *kafkatest.Cluster)) {
-	asBothWith(t, partitions, map[string]string{}, f)
+// ground is what a long test stands on.
+type ground struct {
+	cluster    *kafkatest.Cluster // nil: the shared one
+	partitions int                // of the topic, each on three brokers; 0: nobody makes the topic
+	replicas   [][]int32          // instead: the brokers of each partition
+	settings   map[string]string  // of the topic, beside two replicas that must be in sync
+	writer     kafkatest.WriterOptions
+	sources    []source
+	defaults   string // see brokers
 }
 
-// asBothWith is asBoth with settings of the topic.
-func asBothWith(t *testing.T, partitions int, settings map[string]string, f func(t *testing.T, b *secured, c *kafkatest.Cluster)) {
-	settings["min.insync.replicas"] = "2"
-	asBothOn(t, kafkatest.SharedACLs(t), func(c *kafkatest.Cluster, topic string) { c.CreateTopic(topic, partitions, 3, settings) }, f)
-}
-
-// ownOptions are of a cluster for asBothOn.
-func ownOptions(settings map[string]string) kafkatest.Options {
-	return kafkatest.Options{Proxy: true, ReplicaProxy: true, ACLs: true, Config: settings,
-		Users: map[string]string{kafkatest.UserOne: kafkatest.UserOne, kafkatest.UserTwo: kafkatest.UserTwo}}
-}
-
-// asBothOn runs f with both users on a cluster. create makes a topic.
-func asBothOn(t *testing.T, c *kafkatest.Cluster, create func(c *kafkatest.Cluster, topic string), f func(t *testing.T, b *secured, c *kafkatest.Cluster)) {
+// cluster starts one for a ground of its own.
+func cluster(t *testing.T, settings map[string]string) *kafkatest.Cluster {
 	t.Helper()
+	return kafkatest.Start(t, kafkatest.Options{Proxy: true, ReplicaProxy: true, ACLs: true, Config: settings,
+		Users: map[string]string{kafkatest.UserOne: kafkatest.UserOne, kafkatest.UserTwo: kafkatest.UserTwo}})
+}
+
+// makeTopic makes the world's topic.
+func (g ground) makeTopic(w *secured) {
+	settings := map[string]string{"min.insync.replicas": "2"}
+	maps.Copy(settings, g.settings)
+	switch {
+	case g.replicas != nil:
+		w.cluster.CreateTopicOn(w.topic, g.replicas, settings)
+	case g.partitions > 0:
+		w.cluster.CreateTopic(w.topic, g.partitions, 3, settings)
+	}
+}
+
+// asBoth runs f with both users, each with a world and a topic of its own, and stops the agent at the end.
+func (g ground) asBoth(t *testing.T, f func(t *testing.T, w *secured)) {
+	t.Helper()
+	if g.cluster == nil {
+		g.cluster = kafkatest.SharedACLs(t)
+	}
 	for _, u := range userOf {
 		t.Run(u.name, func(t *testing.T) {
-			c := c.For(t)
-			b := &secured{writeOnly: u.name == "write-only", brokers: &brokers{bootstrap: c.Bootstrap(), direct: c.DirectBootstrap(), topic: strings.NewReplacer("/", "-", "=", "-").Replace(t.Name()),
-				kafka: fmt.Sprintf("  sasl: {mechanism: scram-sha-512, username: %s, password: %s}\n  auto_create_topics: false\n", u.user, u.user)}}
-			b.grantOn = func(topic string) { c.Grant(u.user, kmsg.ACLResourceTypeTopic, topic, u.ops...) }
-			b.grant = func() { b.grantOn(b.topic) }
-			b.revoke = func() { c.Revoke(u.user, kmsg.ACLResourceTypeTopic, b.topic) }
+			c := g.cluster.For(t)
+			b := &brokers{bootstrap: c.Bootstrap(), direct: c.DirectBootstrap(), topic: strings.NewReplacer("/", "-", "=", "-").Replace(t.Name()), defaults: g.defaults,
+				kafka: fmt.Sprintf("  sasl: {mechanism: scram-sha-512, username: %s, password: %s}\n  auto_create_topics: false\n", u.user, u.user)}
 			for i := range 3 {
 				b.proxies = append(b.proxies, c.Proxy(i))
 			}
-			create(c, b.topic)
-			b.grant()
-			f(t, b, c)
+			w := &secured{world: newWorld(t, b, g.writer, slices.Clone(g.sources)...), cluster: c, writeOnly: u.name == "write-only"}
+			w.grantOn = func(topic string) { c.Grant(u.user, kmsg.ACLResourceTypeTopic, topic, u.ops...) }
+			w.grant = func() { w.grantOn(b.topic) }
+			w.revoke = func() { c.Revoke(u.user, kmsg.ACLResourceTypeTopic, b.topic) }
+			g.makeTopic(w)
+			w.grant()
+			f(t, w)
+			w.stop()
 		})
 	}
 }
 
 // checkHonest waits until no written line is missing and compares. An agent that may read doubles nothing; one that may
 // not doubles at most what it counted, and the most it may count is most.
-func (b *secured) checkHonest(w *world, most int) {
+func (w *secured) checkHonest(most int) {
 	w.t.Helper()
 	var r kafkatest.Report
 	for deadline := time.Now().Add(deliverMax); ; time.Sleep(500 * time.Millisecond) {
@@ -85,7 +105,7 @@ func (b *secured) checkHonest(w *world, most int) {
 		}
 	}
 	counted := int(w.stats()["maybe_doubled_records"])
-	if !b.writeOnly {
+	if !w.writeOnly {
 		most = 0
 	}
 	if r.Lost+r.Disorder+r.Foreign != 0 || r.Doubled > counted || counted > most {
@@ -93,24 +113,4 @@ func (b *secured) checkHonest(w *world, most int) {
 	}
 	w.t.Logf("doubled %d, counted %d, allowed %d", r.Doubled, counted, most)
 	w.wantStat("lost_records", 0)
-}
-
-// checkSettled is check with every counter of trouble at 0: nothing lost, nothing doubled, and no doubt about it.
-func (w *world) checkSettled() {
-	w.t.Helper()
-	w.check()
-	w.wantStat("maybe_doubled_records", 0)
-	w.wantStat("lost_records", 0)
-}
-
-// oneBlockEach is a world with a block for every file.
-func oneBlockEach(t *testing.T, b *brokers, files, rate int, linger string) *world {
-	t.Helper()
-	sources := make([]source, files)
-	for i := range sources {
-		sources[i] = source{name: fmt.Sprintf("s%02d", i), glob: fmt.Sprintf("app-%02d.log", i)}
-	}
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: files, Rate: rate}, sources...)
-	w.agent.SetConfig(strings.Replace(w.config(filepath.Join(w.dir, "spool"), sources), "linger: 200ms", "linger: "+linger, 1))
-	return w
 }

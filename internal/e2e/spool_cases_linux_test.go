@@ -3,8 +3,10 @@ package e2e
 import (
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,17 +15,43 @@ import (
 	"shipper/internal/kafkatest"
 )
 
+const envOwnMounts = "SHIPPER_TEST_OWN_MOUNTS"
+
+// inOwnMounts runs the calling test in a process that is root of name spaces of its own, which may mount what nobody else
+// sees. There it returns true, here false: the test is over.
+func inOwnMounts(t *testing.T) bool {
+	t.Helper()
+	if os.Getenv(envOwnMounts) != "" {
+		return true
+	}
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	cmd.Env = append(os.Environ(), envOwnMounts+"=1", "SHIPPER_BINARY="+kafkatest.AgentBinary(t))
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	out, err := cmd.CombinedOutput()
+	var path *os.PathError
+	switch {
+	case errors.As(err, &path):
+		t.Skip("no name spaces of our own here: ", err)
+	case err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()):
+		t.Errorf("%v\n%s", err, out)
+	}
+	return false
+}
+
 // mountTmpfs puts a file system of so many bytes at the spool directory, until the test ends.
 func (w *world) mountTmpfs(size string) {
 	w.t.Helper()
-	if os.Geteuid() != 0 {
-		w.t.Skip("mounting a small file system needs root")
+	err := os.MkdirAll(w.spoolDir(), 0o700)
+	if err == nil {
+		err = unix.Mount("none", w.spoolDir(), "tmpfs", 0, "mode=700,size="+size)
 	}
-	if err := os.MkdirAll(w.spoolDir(), 0o700); err != nil {
+	if err != nil {
 		w.t.Fatal(err)
-	}
-	if err := unix.Mount("none", w.spoolDir(), "tmpfs", 0, "mode=700,size="+size); err != nil {
-		w.t.Skip("no mount here: ", err)
 	}
 	w.t.Cleanup(func() {
 		w.agent.Kill9()
@@ -35,7 +63,10 @@ func (w *world) mountTmpfs(size string) {
 
 // The volume is filled to its last byte while the spool is full of lines; it must drain with no byte free.
 func TestC090VolumeFull(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2)
+	if !inOwnMounts(t) {
+		return
+	}
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
 	w.mountTmpfs("64m")
 	w.cut()
 	w.agent.Start()
@@ -53,70 +84,57 @@ func TestC090VolumeFull(t *testing.T) {
 }
 
 func TestC090VolumeTooSmall(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{}, 1)
+	if !inOwnMounts(t) {
+		return
+	}
+	w := spoolWorld(t, embedded(t, 1), kafkatest.WriterOptions{})
 	w.mountTmpfs("4m")
 	w.wantExit1("has 4194304 bytes", "the smallest spool takes 33554432")
 }
 
-// setImmutable lets nobody, not even root, make, rename or remove files in a directory.
-func setImmutable(t *testing.T, dir string, on bool) {
-	t.Helper()
-	d, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer d.Close()
-	flags, err := unix.IoctlGetInt(int(d.Fd()), unix.FS_IOC_GETFLAGS)
-	if err == nil {
-		const immutable = 0x10 // FS_IMMUTABLE_FL
-		if flags &^= immutable; on {
-			flags |= immutable
-		}
-		err = unix.IoctlSetPointerInt(int(d.Fd()), unix.FS_IOC_SETFLAGS, flags)
-	}
-	if err != nil && on {
-		t.Skip("a directory cannot be made unchangeable here: ", err)
-	}
-	if err != nil {
-		t.Error(err)
-	}
-}
-
 // The spool directory cannot be written to at the start, then while the agent runs, then again.
 func TestC097SpoolNotWritable(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
+	w.agent = kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: w.config(w.spoolDir(), w.sources), ObeyPermissions: true})
 	if err := os.MkdirAll(w.spoolDir(), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { setImmutable(t, w.spoolDir(), false) })
-	setImmutable(t, w.spoolDir(), true)
-	w.wantExit1(w.spoolDir(), "not permitted")
+	writable := func(yes bool) {
+		t.Helper()
+		mode := os.FileMode(0o500)
+		if yes {
+			mode = 0o700
+		}
+		if err := os.Chmod(w.spoolDir(), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	writable(false)
+	w.wantExit1(w.spoolDir(), "permission denied")
 
-	setImmutable(t, w.spoolDir(), false)
-	w.agent.Start()
-	w.writer.Write(2_000)
-	w.check()
+	writable(true)
+	w.first(2_000)
 	// The agent goes on with the segment that is open, then waits and says why, and
 	// ships the rest when it can.
-	setImmutable(t, w.spoolDir(), true)
+	writable(false)
 	w.writer.Write(20_000) // more than that segment takes
 	w.agent.WaitLog("the spool is full", 20*time.Second)
-	if log := w.agent.Log(); !strings.Contains(log, "operation not permitted") {
+	if log := w.agent.Log(); !strings.Contains(log, "permission denied") {
 		t.Errorf("the agent does not say why:\n%s", log)
 	}
 	time.Sleep(time.Second)
 	if s := w.stats(); s["spool_full_seconds"] == 0 || s["lines_acked"] < 2_000 {
 		t.Errorf("%v", s)
 	}
-	setImmutable(t, w.spoolDir(), false)
+	writable(true)
 	w.check()
 
 	// Killed meanwhile, it says why it cannot start, and nothing is lost.
-	setImmutable(t, w.spoolDir(), true)
+	writable(false)
 	w.writer.Write(20_000)
 	w.agent.Kill9()
-	w.wantExit1("not permitted")
-	setImmutable(t, w.spoolDir(), false)
+	w.wantExit1("permission denied")
+	writable(true)
 	w.agent.Start()
 	w.check()
 	w.stop()
@@ -128,7 +146,12 @@ func TestC097SpoolNotWritable(t *testing.T) {
 // Another program fills the volume while the agent runs, and frees it: reading
 // pauses, what is spooled is delivered meanwhile, reading resumes by itself.
 func TestC090VolumeFilledAndFreed(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2, "max_bytes: 32MiB", "max_bytes: 48MiB\n  min_free_bytes: 4MiB")
+	if !inOwnMounts(t) {
+		return
+	}
+	b := embedded(t, 2)
+	b.maxBytes, b.spool = "48MiB", "  min_free_bytes: 4MiB\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
 	w.mountTmpfs("64m")
 	w.cut()
 	w.agent.Start()
@@ -152,8 +175,13 @@ func TestC090VolumeFilledAndFreed(t *testing.T) {
 // The floor of free bytes is reached, not the end of the volume: reading pauses
 // above it, and goes on when lines were delivered.
 func TestMinFreeBytes(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
 	const floor = 20 << 20
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, LineBytes: 1000}, 2, "max_bytes: 32MiB", "max_bytes: 60MiB\n  min_free_bytes: 20MiB")
+	b := embedded(t, 2)
+	b.maxBytes, b.spool = "60MiB", "  min_free_bytes: 20MiB\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
 	w.mountTmpfs("64m")
 	w.cut()
 	w.agent.Start()

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -18,21 +19,12 @@ import (
 
 // Cases from the field about spools: each a public report against some agent, run on the real binary.
 
-// spoolWorld is a world with a small spool; edit changes its config.
-func spoolWorld(t *testing.T, o kafkatest.WriterOptions, partitions int32, edit ...string) *world {
+// spoolWorld is a world with a small spool, of 32 MiB unless maxBytes says another.
+func spoolWorld(t *testing.T, b *brokers, o kafkatest.WriterOptions) *world {
 	t.Helper()
-	return spoolWorldOn(t, embedded(t, partitions), o, edit...)
+	b.maxBytes = cmp.Or(b.maxBytes, "32MiB")
+	return newWorld(t, b, o, source{name: "app", glob: "app-*.log"})
 }
-
-func spoolWorldOn(t *testing.T, b *brokers, o kafkatest.WriterOptions, edit ...string) *world {
-	t.Helper()
-	w := newWorld(t, b, o)
-	text := strings.ReplaceAll(w.config(w.spoolDir(), []source{{name: "app", glob: filepath.Join(w.dir, "logs", "app-*.log")}}), "512MiB", "32MiB")
-	w.agent.SetConfig(strings.NewReplacer(edit...).Replace(text))
-	return w
-}
-
-func (w *world) spoolDir() string { return filepath.Join(w.dir, "spool") }
 
 func (w *world) inspect() *spool.Inspection {
 	w.t.Helper()
@@ -126,7 +118,7 @@ func TestC087TornTail(t *testing.T) {
 		{"all but the header", func(at, _ int64) int64 { return at + 16 }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := spoolWorld(t, kafkatest.WriterOptions{Files: 2}, 2)
+			w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2})
 			w.writer.Write(2500)
 			w.agent.Start()
 			w.check()
@@ -165,7 +157,7 @@ func TestC088BitFlips(t *testing.T) {
 		{"file header", func(b []byte, _ int64) { flip(b, 20) }, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			w := spoolWorld(t, kafkatest.WriterOptions{}, 1)
+			w := spoolWorld(t, embedded(t, 1), kafkatest.WriterOptions{})
 			w.cut()
 			w.writer.Write(500)
 			w.agent.Start()
@@ -210,7 +202,7 @@ func TestC088BitFlips(t *testing.T) {
 }
 
 func TestC092TwoAgentsOneSpool(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2, Rate: 2000}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2, Rate: 2000})
 	w.agent.Start()
 	w.writer.Start()
 	w.agent.WaitLog("shipper runs", 10*time.Second)
@@ -235,7 +227,7 @@ func TestC092TwoAgentsOneSpool(t *testing.T) {
 }
 
 func TestC094ForeignAndEmptyFiles(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 2}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 2})
 	w.cut()
 	w.writer.Write(2000)
 	w.agent.Start()
@@ -300,7 +292,7 @@ func (w *world) residentBytes() int64 {
 }
 
 func TestC095OutageLargerThanTheSpool(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 4, LineBytes: 1000}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 4, LineBytes: 1000})
 	w.cut()
 	w.agent.Start()
 	w.writer.Write(60_000) // 60 MB, 37 of them compressed; the spool may take 32 MiB
@@ -325,7 +317,7 @@ func TestC095OutageLargerThanTheSpool(t *testing.T) {
 }
 
 func TestC098OffsetsDoNotPassWhatIsDurable(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{Files: 3, Rate: 4000, TornWrites: true}, 2)
+	w := spoolWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 3, Rate: 4000, TornWrites: true})
 	w.cut()
 	w.writer.Start()
 	w.agent.KillLoop(10, 20*time.Millisecond, 500*time.Millisecond, rand.Uint64())
@@ -341,7 +333,7 @@ func TestC098OffsetsDoNotPassWhatIsDurable(t *testing.T) {
 }
 
 func TestC100SpoolOfAnotherVersion(t *testing.T) {
-	w := spoolWorld(t, kafkatest.WriterOptions{}, 1)
+	w := spoolWorld(t, embedded(t, 1), kafkatest.WriterOptions{})
 	w.cut()
 	w.writer.Write(1000)
 	w.agent.Start()

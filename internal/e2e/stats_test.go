@@ -35,7 +35,7 @@ func statsOf(t *testing.T, spoolDir string) map[string]any {
 func (w *world) stats() map[string]float64 {
 	w.t.Helper()
 	out := map[string]float64{}
-	for k, v := range statsOf(w.t, filepath.Join(w.dir, "spool")) {
+	for k, v := range statsOf(w.t, w.spoolDir()) {
 		if f, ok := v.(float64); ok {
 			out[k] = f
 		}

@@ -15,7 +15,7 @@ import (
 // C017: the pattern matches the agent's own log, at its most talkative.
 func TestC017OwnLog(t *testing.T) {
 	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1})
-	spool := filepath.Join(w.dir, "spool")
+	spool := w.spoolDir()
 	w.agent.SetConfig(w.config(spool, []source{{name: "own", glob: filepath.Join(w.agent.Dir(), "*.log")}}) + "log:\n  level: debug\n")
 	text := ""
 	for i := range 10 {

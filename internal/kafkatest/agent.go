@@ -31,6 +31,8 @@ type AgentOptions struct {
 	Binary string   // "" builds cmd/shipper once (or takes SHIPPER_BINARY)
 	Args   []string // nil is "run", "--config", the file
 	Env    []string // added to the environment
+
+	ObeyPermissions bool // also of files that only root may overrule, if we are root
 }
 
 // Agent is the real binary run as a process of its own: started, killed and stopped by
@@ -47,7 +49,7 @@ type Agent struct {
 func NewAgent(tb testing.TB, o AgentOptions) *Agent {
 	tb.Helper()
 	if o.Binary == "" {
-		o.Binary = buildAgent(tb)
+		o.Binary = AgentBinary(tb)
 	}
 	dir, err := newRunDir("agent")
 	if err != nil {
@@ -109,7 +111,7 @@ func (a *Agent) Start() {
 	cmd := exec.Command(a.o.Binary, a.o.Args...)
 	cmd.Env = append(os.Environ(), a.o.Env...)
 	cmd.Dir = a.dir.path
-	proc, err := startProcess(cmd, a.LogFile())
+	proc, err := startProcess(cmd, a.LogFile(), a.o.ObeyPermissions)
 	if err != nil {
 		a.tb.Fatalf("kafkatest: start agent: %v", err)
 	}
@@ -194,8 +196,8 @@ func (a *Agent) WaitLog(text string, limit time.Duration) {
 	}
 }
 
-// buildAgent returns the path of the agent's binary, building it the first time.
-func buildAgent(tb testing.TB) string {
+// AgentBinary returns the path of the agent's binary, building it the first time.
+func AgentBinary(tb testing.TB) string {
 	tb.Helper()
 	b := &agentBinary
 	b.once.Do(func() {

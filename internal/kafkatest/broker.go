@@ -100,7 +100,7 @@ func (n *node) start() error {
 	if n.running() {
 		return nil
 	}
-	proc, err := startProcess(n.s.dist.brokerCommand(n.configFile()), n.s.logFile(n.id))
+	proc, err := startProcess(n.s.dist.brokerCommand(n.configFile()), n.s.logFile(n.id), false)
 	if err != nil {
 		return fmt.Errorf("kafkatest: start broker %d: %w", n.id, err)
 	}

@@ -15,7 +15,9 @@ import (
 // killed with SIGKILL: on Linux every child asks the kernel for SIGKILL at the death of
 // its parent *thread* (prctl PR_SET_PDEATHSIG). So all children are started by one
 // goroutine that owns one OS thread and never ends: that thread dies with the process
-// and not before. Go closes the race between fork and prctl by itself.
+// and not before. Go closes the race between fork and prctl by itself. Those for whom file
+// permissions count though they are root's have a thread of their own, which gave that right
+// of root away for itself and its children.
 
 // process is a started child.
 type process struct {
@@ -28,21 +30,35 @@ type startRequest struct {
 	err chan error
 }
 
-var (
-	starterOnce sync.Once
-	starts      = make(chan startRequest)
-)
+// starter starts processes on one thread, whose death ends them all.
+type starter struct {
+	once   sync.Once
+	starts chan startRequest
+}
 
-// starter starts what is sent to it, on the one thread whose death ends all children.
-func starter() {
-	runtime.LockOSThread()
-	for r := range starts {
-		r.err <- r.cmd.Start()
-	}
+var asWeAre, obeying = starter{starts: make(chan startRequest)}, starter{starts: make(chan startRequest)}
+
+func (s *starter) start(cmd *exec.Cmd, prepare func() error) error {
+	s.once.Do(func() {
+		go func() {
+			runtime.LockOSThread()
+			err := prepare()
+			for r := range s.starts {
+				if err == nil {
+					r.err <- r.cmd.Start()
+				} else {
+					r.err <- err
+				}
+			}
+		}()
+	})
+	r := startRequest{cmd: cmd, err: make(chan error, 1)}
+	s.starts <- r
+	return <-r.err
 }
 
 // startProcess starts cmd with both outputs appended to logFile.
-func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
+func startProcess(cmd *exec.Cmd, logFile string, obeyPermissions bool) (*process, error) {
 	log, err := os.OpenFile(logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return nil, err
@@ -50,11 +66,12 @@ func startProcess(cmd *exec.Cmd, logFile string) (*process, error) {
 	defer log.Close() // the child has its own descriptor
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = dieWithParent()
-
-	starterOnce.Do(func() { go starter() })
-	r := startRequest{cmd: cmd, err: make(chan error, 1)}
-	starts <- r
-	if err := <-r.err; err != nil {
+	if obeyPermissions {
+		err = obeying.start(cmd, giveUpRoot)
+	} else {
+		err = asWeAre.start(cmd, func() error { return nil })
+	}
+	if err != nil {
 		return nil, err
 	}
 	p := &process{cmd: cmd, done: make(chan struct{})}

@@ -43,7 +43,7 @@ func helperOwner() {
 	dir, err := newRunDir("orphan")
 	fail(err)
 	for range 2 {
-		p, err := startProcess(exec.Command("sleep", "600"), filepath.Join(dir.path, "log"))
+		p, err := startProcess(exec.Command("sleep", "600"), filepath.Join(dir.path, "log"), false)
 		fail(err)
 		pids = append(pids, p.cmd.Process.Pid)
 	}

@@ -131,24 +131,7 @@ func TestProxyCutAndHeal(t *testing.T) {
 // echo is a server that sends back what it gets, in frames as Kafka's.
 func echo(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				io.Copy(c, c)
-			}()
-		}
-	}()
-	return l.Addr().String()
+	return Serve(t, func(c net.Conn) { io.Copy(c, c) })
 }
 
 // dial connects to a proxy; frames it sends must come back.

@@ -53,6 +53,30 @@ func (pn *ProxyNet) Listen(network, _ string) (net.Listener, error) {
 	return &proxiedListener{Listener: l, p: p}, nil
 }
 
+// Serve answers every connection to a loopback port with f, each in a goroutine of its own, until the test ends. The
+// connection is closed when f returns. It returns the address.
+func Serve(tb testing.TB, f func(net.Conn)) string {
+	tb.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				f(c)
+			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
 // Proxy returns the proxy before the i-th broker that began to listen, from 0.
 func (pn *ProxyNet) Proxy(i int) *Proxy {
 	pn.tb.Helper()
