@@ -237,15 +237,15 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	r.round++
 	for _, of := range r.files {
 		block := of.feed.block
-		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval
+		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval || of.pauseEnds(now)
 		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
 		if may && ctx.Err() == nil && of.line.unread != r.round {
 			of.readAt = now
 			r.stop[block] = r.turn(of, now)
 		}
-		if of.more {
+		if of.more || !of.paused.IsZero() {
 			of.line.unread = r.round
-			busy = busy || may && !r.stop[block]
+			busy = busy || of.more && may && !r.stop[block]
 		}
 		if of.waits() {
 			of.line.waits, of.line.waiting = r.round, of

@@ -45,6 +45,11 @@ type scratch struct {
 // must be looked at again although nothing follows.
 func (of *openFile) waits() bool { return !of.due.IsZero() || !of.paused.IsZero() }
 
+// pauseEnds says that a rate limit held the file back and does not any more.
+func (of *openFile) pauseEnds(now time.Time) bool {
+	return !of.paused.IsZero() && !now.Before(of.paused)
+}
+
 // mustWait says that a file is not begun yet: the one before it at its path ends
 // with a record that may go on there. What only looks like a rotation, two files
 // that are both written to, must not wait for ever.
@@ -151,6 +156,9 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 		stopped = !r.takeRecords(of, s, now)
 	}
 	of.due, of.paused, of.partial = s.Due(), s.Paused(), s.Unfinished()
+	if st.EOF && !stopped {
+		s.Rest()
+	}
 	r.hold(of)
 	of.pending = of.f.Done()
 	r.publish(of.feed.block)

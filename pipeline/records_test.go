@@ -216,23 +216,43 @@ func TestC066RotationInsideAnEvent(t *testing.T) {
 	}
 }
 
-// A rate limit pauses the file and not the reader.
+// A rate limit pauses files and not the reader. It is of the source: two files take twice as long. A file that took the
+// place of one that waits comes behind it.
 func TestRateLimitPauses(t *testing.T) {
 	x := newShaped(t, record.Config{Filter: record.Filter{LinesPerSecond: 100}})
-	if err := os.WriteFile(filepath.Join(x.dir, "a.log"), []byte(strings.Repeat("line\n", 1000)), 0o644); err != nil {
-		t.Fatal(err)
+	write := func(name, text string, n int) {
+		if err := os.WriteFile(filepath.Join(x.dir, name), []byte(strings.Repeat(text+"\n", n)), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	start, now := time.Now(), time.Now()
-	deadline := time.Now().Add(20 * time.Second)
+	write("a.log", "a older", 1000)
+	write("b.log", "b", 500)
+	now := time.Now()
+	start, begun, rotated, found, deadline := now, false, false, false, time.Now().Add(20*time.Second)
 	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
-		if len(r.files) == 1 {
+		begun, found = begun || len(r.files) == 2, found || len(r.files) == 3
+		if begun && (!rotated || found) {
 			now = now.Add(10 * time.Millisecond)
 		}
 		r.seal(r.open)
-		return now, len(x.got()) < 1000 && time.Now().Before(deadline)
+		if !rotated && len(x.got()) > 300 {
+			rotated = true
+			if err := os.Rename(filepath.Join(x.dir, "a.log"), filepath.Join(x.dir, "a.log.1")); err != nil {
+				t.Fatal(err)
+			}
+			write("a.log", "a younger", 500)
+		}
+		return now, len(x.got()) < 2000 && time.Now().Before(deadline)
 	})
-	if took := now.Sub(start); len(x.got()) != 1000 || took < 8*time.Second || took > 12*time.Second {
-		t.Fatalf("%d lines in %v", len(x.got()), took)
+	got := x.got()
+	if took := now.Sub(start); len(got) != 2000 || took < 18*time.Second || took > 21*time.Second {
+		t.Fatalf("%d lines in %v", len(got), took)
+	}
+	if b := strings.Count(strings.Join(got[:1000], " "), "b"); b < 450 {
+		t.Errorf("%d of the first 1000 lines are of b.log, and 500 of it were there", b)
+	}
+	if first := slices.Index(got, "a younger"); slices.Contains(got[first:], "a older") {
+		t.Error("the lines of a.log are out of order")
 	}
 }
 

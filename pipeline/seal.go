@@ -157,6 +157,11 @@ func (r *reader) untilDue(now time.Time) time.Duration {
 		}
 		wait = min(wait, d)
 	}
+	for _, of := range r.files {
+		if !of.paused.IsZero() && !r.stop[of.feed.block] {
+			wait = min(wait, of.paused.Sub(now))
+		}
+	}
 	return max(wait, time.Millisecond)
 }
 

@@ -59,6 +59,8 @@ var ways = []struct {
 	{"headers", Config{Headers: HeaderNames(), Key: "{path}"}, accessLine + "\n", 0},
 	{"key-field", Config{Key: "field:user.id"}, `{"level":"info","msg":"it is done","took":17,"user":{"id":4711}}` + "\n", 0},
 	{"filter", Config{Filter: Filter{Include: []Match{{Contains: "GET"}, {Regex: "^10"}}, Exclude: []Match{{Glob: "*health*"}, {Regex: `HTTP/1\.[0]`}}, SampleOneIn: 2, SampleByHash: true}}, accessLine + "\n", 0},
+	{"limit", Config{Filter: Filter{LinesPerSecond: 1e9, BytesPerSecond: 1e12}}, accessLine + "\n", 0},
+	{"limit-drop", Config{Filter: Filter{LinesPerSecond: 1000, LimitDrops: true}}, accessLine + "\n", 0},
 	{"redact", Config{Redact: []Redact{{Pattern: "card"}, {Pattern: "email"}, {Pattern: "token"}}}, "card 4111 1111 1111 1111 of joe@example.org with password=hunter2\n", 0},
 	{"time", Config{Timestamp: Timestamp{From: "line", Layout: "clf", After: "["}}, accessLine + "\n", 0},
 	{"time-container", Config{Container: CRI, Timestamp: Timestamp{From: "container"}}, "2026-11-29T23:28:47.123456789Z stdout F " + accessLine + "\n", 0},

@@ -26,14 +26,15 @@ type Filter struct {
 	SampleOneIn  int  // keep one record in so many; 0, 1: all
 	SampleByHash bool // the same text is always kept or always dropped; else every n-th record of a file is kept
 
-	LinesPerSecond float64 // of each file; 0: no limit
+	LinesPerSecond float64 // of all files together; 0: no limit
 	BytesPerSecond float64
-	LimitDrops     bool // what is too much is dropped; else reading of the file pauses
+	LimitDrops     bool // what is too much is dropped; else files pause in turns
 }
 
 type filter struct {
 	any              bool
 	include, exclude []matcher
+	limit            *limit // nil: none
 }
 
 type matcher struct {
@@ -66,7 +67,8 @@ func (f *Format) compileFilter() error {
 	if c.LinesPerSecond < 0 || c.BytesPerSecond < 0 {
 		return wrong("filter.rate_limit", "is negative")
 	}
-	f.filter.any = len(c.Include)+len(c.Exclude) > 0 || c.SampleOneIn > 1 || c.LinesPerSecond > 0 || c.BytesPerSecond > 0
+	f.filter.limit = newLimit(c)
+	f.filter.any = len(c.Include)+len(c.Exclude) > 0 || c.SampleOneIn > 1 || f.filter.limit != nil
 	return nil
 }
 
@@ -128,48 +130,14 @@ func (s *Stream) judge(text []byte, now time.Time) (why Reason, drop bool) {
 			return Sampled, true
 		}
 	}
-	if wait := s.limit.wait(c, now); wait > 0 {
+	if f.limit == nil {
+		return 0, false
+	}
+	if wait := s.grant.wait(f.limit, now); wait > 0 {
 		if c.LimitDrops {
 			return Limited, true
 		}
-		s.paused = now.Add(wait)
+		s.paused = now.Add(max(wait, time.Millisecond))
 	}
 	return 0, false
-}
-
-// limiter is two token buckets, of one second each.
-type limiter struct {
-	lines, bytes float64 // left; bytes may be below zero: one record may be larger than the bucket
-	at           time.Time
-}
-
-// wait is how long the next record must wait.
-func (l *limiter) wait(c *Filter, now time.Time) time.Duration {
-	if c.LinesPerSecond <= 0 && c.BytesPerSecond <= 0 {
-		return 0
-	}
-	passed := max(0, now.Sub(l.at).Seconds())
-	if l.at.IsZero() {
-		passed = 1
-	}
-	l.at = now
-	l.lines = min(l.lines+passed*c.LinesPerSecond, max(1, c.LinesPerSecond))
-	l.bytes = min(l.bytes+passed*c.BytesPerSecond, c.BytesPerSecond)
-	seconds := 0.0
-	if c.LinesPerSecond > 0 && l.lines < 1 {
-		seconds = (1 - l.lines) / c.LinesPerSecond
-	}
-	if c.BytesPerSecond > 0 && l.bytes <= 0 {
-		seconds = max(seconds, (1-l.bytes)/c.BytesPerSecond)
-	}
-	if seconds == 0 {
-		return 0
-	}
-	return max(time.Millisecond, time.Duration(seconds*float64(time.Second)))
-}
-
-// spend takes one record of n bytes.
-func (l *limiter) spend(n int) {
-	l.lines--
-	l.bytes -= float64(n)
 }

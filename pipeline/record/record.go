@@ -1,9 +1,9 @@
 // Package record makes records of lines: container formats, multiline, filters, redaction, envelope, key, headers and
-// time. It is pure: bytes and times in, records out; no I/O, clock, goroutine or lock.
+// time. It is pure but for what is left of a rate limit: bytes and times in, records out; no I/O, clock, goroutine or lock.
 //
 //	tail's line -> container.go  what the container runtime put around a message is taken off
 //	            -> stream.go     pieces and lines of one record are joined; the order of first bytes is kept
-//	            -> filter.go     kept or dropped
+//	            -> filter.go     kept or dropped; limit.go: not too many
 //	            -> redact.go     what must not leave the host is replaced
 //	            -> envelope.go   the bytes themselves, or a JSON object around them
 //	            -> meta.go       key, headers, time
@@ -110,7 +110,8 @@ func wrong(key, format string, args ...any) error {
 	return &ConfigError{Key: key, Msg: fmt.Sprintf(format, args...)}
 }
 
-// Format is a compiled Config. It does not change and may serve any number of streams.
+// Format is a compiled Config. It may serve any number of streams, of several goroutines: all that changes is what is left of
+// the rate limit (limit.go).
 type Format struct {
 	cfg       Config
 	multiline *multiline

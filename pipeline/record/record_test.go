@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 	"unicode/utf8"
 )
 
@@ -116,29 +115,6 @@ func TestPartsOfLines(t *testing.T) {
 		}
 		s.Take()
 	}
-}
-
-func TestRateLimit(t *testing.T) {
-	lines := strings.Repeat("0123456789\n", 100)
-	w := newWorld(t, Config{Filter: Filter{LinesPerSecond: 10}}, lines)
-	w.turn()
-	if len(w.out) != 10 || w.s.Paused().Sub(w.now) != 100*time.Millisecond {
-		t.Fatalf("%d records, paused for %v", len(w.out), w.s.Paused().Sub(w.now))
-	}
-	w.now = w.now.Add(500 * time.Millisecond)
-	w.turn()
-	if len(w.out) != 15 {
-		t.Fatalf("%d records after half a second more", len(w.out))
-	}
-	if len(w.all()) != 100 {
-		t.Fatalf("%d records", len(w.out))
-	}
-
-	w = newWorld(t, Config{Filter: Filter{BytesPerSecond: 100, LimitDrops: true}}, lines)
-	if out := w.all(); len(out) != 10 {
-		t.Fatalf("%d records", len(out))
-	}
-	w.count(Limited, 90)
 }
 
 func TestSampleByHash(t *testing.T) {

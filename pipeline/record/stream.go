@@ -87,7 +87,7 @@ type age struct {
 type Stream struct {
 	f     *Format
 	attrs attrs
-	limit limiter
+	grant grant  // of the source's rate limit
 	count uint64 // records that reached the sampler
 
 	age [streams]age
@@ -363,6 +363,13 @@ func (s *Stream) Due() time.Time {
 
 // Paused is until when a rate limit holds the next record back; zero: none does.
 func (s *Stream) Paused() time.Time { return s.paused }
+
+// Rest is to be called when all there is of the file was taken: what it has of a rate limit and does not need goes back.
+func (s *Stream) Rest() {
+	if l := s.f.filter.limit; l != nil {
+		s.grant.giveBack(l)
+	}
+}
 
 // Forget is for a file whose content was replaced: nothing that was seen of it counts any more.
 func (s *Stream) Forget() { s.age = [streams]age{} }

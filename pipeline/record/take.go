@@ -43,7 +43,9 @@ func (s *Stream) Take() {
 	if !s.peeked {
 		panic("BUG: record: Take without Peek")
 	}
-	s.limit.spend(len(s.rec.Value))
+	if l := s.f.filter.limit; l != nil {
+		s.grant.spend(l, len(s.rec.Value))
+	}
 	s.count++
 	s.pop()
 }
