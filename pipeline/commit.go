@@ -273,6 +273,9 @@ func (c *committer) appendEntries(now time.Time) error {
 		// The sink did not know yet that a batch waits behind this ack.
 		e.urgent = e.urgent || x.kind == kafka.NoticeAckKept && x.ack.Next() < c.log.Next(x.lane)
 	}
+	if len(c.commit.Acks) > 0 {
+		c.commit.Time = now.UnixMilli()
+	}
 	_, err := c.log.Append(nil, nil, &c.commit)
 	if errors.Is(err, spool.ErrFull) {
 		c.stuckAt = now

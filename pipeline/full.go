@@ -221,8 +221,11 @@ type gapKey struct {
 // tellGaps writes what the spool lists as untold into the ledger. Behind a sync:
 // all of it is durable.
 func (c *committer) tellGaps(now time.Time) {
+	if now.Before(c.tellGapsAt) {
+		return
+	}
 	gaps := c.log.Untold()
-	if len(gaps) == 0 || now.Before(c.tellGapsAt) {
+	if len(gaps) == 0 {
 		return
 	}
 	c.tellGapsAt = now.Add(tellGaps)

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+	"unicode/utf8"
 
 	"shipper/spool"
 )
@@ -17,13 +19,15 @@ import (
 // range, mode 0600, below the spool's directory:
 //
 //	gaps/gaps.jsonl    and gaps.jsonl.1, the one before
-//	{"id":"d41d8c...-17","time":"2026-11-30T...Z","host":"web-1","reason":"dropped_newest","records":812,"source":"app",
+//	{"id":"d41d8c98f00b-17-5e0c9a12","time":"2026-11-30T...Z","host":"web-1","reason":"dropped_newest","records":812,"source":"app",
 //	 "topic":"logs","path":"/var/log/app/a.log","from_byte":4096,"to_byte":98304}
 //
 // Ranges of a file are bytes; those of a lane, which had a number already, are
 // indexes. A line is written behind the commit that makes the gap durable, and
 // the spool lists a gap until a commit says that its line is durable too: a
 // crash leaves no gap without a line, and a line twice, with one id, at worst.
+// An id is the spool, the number of the gap and a checksum of what the line says:
+// a spool that was restored from a copy gives numbers again, to other ranges.
 // With spool.gap_topic these files are tailed like any others.
 type ledger struct {
 	dir   string // the spool's
@@ -40,6 +44,7 @@ type ledgerLine struct {
 	Source     string    `json:"source,omitempty"`
 	Topic      string    `json:"topic,omitempty"`
 	Path       string    `json:"path,omitempty"`
+	PathBytes  []byte    `json:"path_base64,omitempty"` // instead, if it is not UTF-8
 	FromByte   int64     `json:"from_byte,omitempty"`
 	ToByte     int64     `json:"to_byte,omitempty"`
 	Lane       uint32    `json:"lane,omitempty"`
@@ -79,10 +84,7 @@ func (l *ledger) path() string { return filepath.Join(l.dir, ledgerDir, ledgerFi
 func (l *ledger) write(gaps []spool.UntoldGap, now time.Time) error {
 	var text []byte
 	for i := range gaps {
-		g := &gaps[i]
-		line, err := json.Marshal(&ledgerLine{ID: fmt.Sprintf("%s-%d", l.spool, g.Number), Time: now.UTC(), Host: l.host, Reason: gapReasons[g.Reason],
-			Records: g.Records, Source: g.Block, Topic: g.Topic, Path: g.Path, FromByte: g.FromByte, ToByte: g.ToByte,
-			Lane: g.Lane, FromIndex: g.From, ToIndex: g.To, DeadLetter: g.DeadLetter})
+		line, err := l.line(&gaps[i], now)
 		if err != nil {
 			return fmt.Errorf("ledger of gaps: %w", err)
 		}
@@ -95,6 +97,23 @@ func (l *ledger) write(gaps []spool.UntoldGap, now time.Time) error {
 		return fmt.Errorf("ledger of gaps: %w", err)
 	}
 	return nil
+}
+
+func (l *ledger) line(g *spool.UntoldGap, now time.Time) ([]byte, error) {
+	line := ledgerLine{Reason: gapReasons[g.Reason], Records: g.Records, Source: g.Block, Topic: g.Topic, FromByte: g.FromByte, ToByte: g.ToByte,
+		Lane: g.Lane, FromIndex: g.From, ToIndex: g.To, DeadLetter: g.DeadLetter}
+	if utf8.ValidString(g.Path) {
+		line.Path = g.Path
+	} else {
+		line.PathBytes = []byte(g.Path)
+	}
+	says, err := json.Marshal(&line)
+	if err != nil {
+		return nil, err
+	}
+	line.ID = fmt.Sprintf("%s-%d-%08x", l.spool, g.Number, crc32.ChecksumIEEE(says))
+	line.Time, line.Host = now.UTC(), l.host
+	return json.Marshal(&line)
 }
 
 // rotate makes the directory, or room for n more bytes, if need be.

@@ -17,7 +17,7 @@ import (
 const (
 	formatMagic = "SHPSPOOL"
 	formatMajor = 1
-	formatMinor = 1
+	formatMinor = 2
 
 	preambleBytes = len(formatMagic) + 4
 	prefaceBytes  = 12
@@ -36,6 +36,7 @@ const (
 	entryNext     entryKind = 8  // next index of a lane that the group touched
 	entryTotal    entryKind = 9  // next indexes of all lanes, summed
 	entryTold     entryKind = 10 // gaps with lower numbers are told
+	entryTime     entryKind = 11 // of the acks behind it
 
 	// Checkpoints only.
 	entrySpool     entryKind = 32 // spool id
@@ -106,6 +107,11 @@ func (e *encoder) end() {
 }
 
 func (e *encoder) commit(c *Commit) {
+	if c.Time != 0 {
+		e.begin(entryTime)
+		e.int(c.Time)
+		e.end()
+	}
 	for i := range c.Lanes {
 		e.lane(&c.Lanes[i])
 	}
@@ -215,10 +221,11 @@ func (e *encoder) ackBody(a *Ack) {
 	e.int(int64(a.LeaderEpoch))
 }
 
-func (e *encoder) told(told, next uint64) {
+func (e *encoder) told(s *state) {
 	e.begin(entryTold)
-	e.uint(told)
-	e.uint(next)
+	e.uint(s.told)
+	e.uint(s.gapNext)
+	e.uint(s.gapSealed)
 	e.end()
 }
 
@@ -271,6 +278,14 @@ func (d *decoder) int() int64 {
 	}
 	d.b = d.b[n:]
 	return v
+}
+
+// more reads a number that an older version did not write: then it is 0.
+func (d *decoder) more() uint64 {
+	if len(d.b) == 0 {
+		return 0
+	}
+	return d.uint()
 }
 
 // small reads a number that must not exceed limit.

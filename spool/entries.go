@@ -56,6 +56,7 @@ type Commit struct {
 	Heads      []Head
 	Acks       []Ack
 	Gaps       []Gap
+	Time       int64 // when the acks were, ms since 1970; 0: not said
 
 	// Optional says that the group may be left out: like new lines it must not use
 	// the spares, and gets ErrFull. It is not written.

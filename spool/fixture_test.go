@@ -12,11 +12,11 @@ import (
 	"shipper/internal/vfs"
 )
 
-// TestFixtures reads spools that versions 1.0 and 1.1 wrote: two segments with one
+// TestFixtures reads spools that versions 1.0 to 1.2 wrote: two segments with one
 // of every entry. The files must never be written anew for the same version, or
 // nobody would notice that an old spool cannot be read any more.
 func TestFixtures(t *testing.T) {
-	for _, version := range []string{"v1", "v1.1"} {
+	for _, version := range []string{"v1", "v1.1", "v1.2"} {
 		t.Run(version, func(t *testing.T) { testFixture(t, filepath.Join("testdata", version)) })
 	}
 }
@@ -44,9 +44,22 @@ func testFixture(t *testing.T, dir string) {
 			t.Fatal(err)
 		}
 	}
+	in, err := Inspect(memOptions(mem))
+	if err != nil {
+		t.Fatal(err)
+	}
+	delivered, err := in.Deliveries()
+	if err != nil {
+		t.Fatal(err)
+	}
 	l, r := mustOpen(t, memOptions(mem))
 	var got strings.Builder
 	fmt.Fprintf(&got, "spool %x\ndamage %+v\n", r.SpoolID, r.Damage)
+	for lane := uint32(1); lane <= 2; lane++ {
+		if at, ok := delivered.Time(lane, 0); ok {
+			fmt.Fprintf(&got, "lane %d: record 0 was delivered at %d\n", lane, at)
+		}
+	}
 	rd := l.NewReader()
 	for _, lane := range r.Lanes {
 		fmt.Fprintf(&got, "lane %+v next %d head %d\nlast ack %+v\n", lane.Lane, lane.Next, lane.Head, lane.LastAck)
@@ -106,6 +119,7 @@ func writeFixture(t *testing.T, dir string) {
 		Sources: []Source{{ID: 3, Gone: true}},
 		Acks:    []Ack{{Lane: 1, First: 0, Count: 3, BaseOffset: 1 << 40, LeaderEpoch: 12}, {Lane: 2, First: 0, Count: 4, BaseOffset: 5, LeaderEpoch: 1}},
 		Gaps:    []Gap{{Source: 1, FromByte: 500, ToByte: 900, Records: 4, Reason: GapFiltered}},
+		Time:    1_790_000_000_000,
 	})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
@@ -117,6 +131,9 @@ func writeFixture(t *testing.T, dir string) {
 		Heads:   []Head{{Lane: 2, Index: 0, Top: 1}},
 	})
 	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 5, To: 7, Records: 2, Reason: GapRefused, DeadLetter: "dead/1"}}})
+	mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 2, First: 0, Count: 4, BaseOffset: 5, LeaderEpoch: 1}}, Time: 1_790_000_001_000})
+	l.Untold()
+	mustAppend(t, l, nil, nil)
 	mustSync(t, l)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -126,7 +143,11 @@ func writeFixture(t *testing.T, dir string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data := make([]byte, s.end)
+		size, err := f.Size()
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]byte, size)
 		if err := readFull(f, data, 0); err != nil {
 			t.Fatal(err)
 		}

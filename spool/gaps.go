@@ -21,23 +21,32 @@ const untoldMax = 1024
 
 // Untold lists the gaps that Told has not named, ascending; after a Sync all of
 // them are durable. The slice is valid until the next call that changes the log.
-func (l *Log) Untold() []UntoldGap { return l.state.untold }
+// What is listed may be written down from now on and grows no more, which the
+// next commit says too: one number must not name two ranges.
+func (l *Log) Untold() []UntoldGap {
+	if len(l.state.untold) > 0 && l.state.gapSealed < l.state.gapNext {
+		l.state.gapSealed = l.state.gapNext
+		l.gapsMoved = true
+	}
+	return l.state.untold
+}
 
 // Told says that all gaps with numbers below next are written elsewhere, durably.
 // The next commit says so; until that is durable a restart lists them again.
 func (l *Log) Told(next uint64) {
-	l.state.setTold(next, 0)
-	l.told = true
+	l.state.setTold(next, 0, 0)
+	l.gapsMoved = true
 }
 
 // setTold forgets what was told. next raises the number of the next gap, should
-// a damaged commit have taken numbers.
-func (s *state) setTold(told, next uint64) {
+// a damaged commit have taken numbers; gaps below sealed grow no more.
+func (s *state) setTold(told, next, sealed uint64) {
 	s.untold = slices.DeleteFunc(s.untold, func(u UntoldGap) bool { return u.Number < told })
-	s.told, s.gapNext = max(s.told, told), max(s.gapNext, next, told)
+	s.told, s.gapNext, s.gapSealed = max(s.told, told), max(s.gapNext, next, told), max(s.gapSealed, sealed)
 }
 
-// noteGap lists a gap, as one with that before it if it goes on where it ended.
+// noteGap lists a gap, as one with that before it if it goes on where it ended
+// and nobody was told of it.
 func (s *state) noteGap(g Gap) {
 	u := UntoldGap{Number: s.gapNext, Gap: g}
 	if src := s.sources[g.Source]; src != nil && g.Source != 0 {
@@ -46,7 +55,7 @@ func (s *state) noteGap(g Gap) {
 	if l := s.lanes[u.Lane]; l != nil {
 		u.Block, u.Topic = l.Block, l.Topic
 	}
-	for i := len(s.untold) - 1; i >= 0; i-- {
+	for i := len(s.untold) - 1; i >= 0 && s.untold[i].Number >= s.gapSealed; i-- {
 		if s.untold[i].extend(&u) {
 			return
 		}
@@ -106,6 +115,7 @@ func (s *state) appendGaps(e *encoder) {
 	e.begin(entryGaps)
 	e.uint(s.told)
 	e.uint(s.gapNext)
+	e.uint(s.gapSealed)
 	e.end()
 	for i := range s.untold {
 		u := &s.untold[i]
@@ -128,12 +138,12 @@ func (d *decoder) untold() UntoldGap {
 func (s *state) replayGaps(kind entryKind, d *decoder) {
 	switch kind {
 	case entryTold:
-		if told, next := d.uint(), d.uint(); d.err == nil {
-			s.setTold(told, next)
+		if told, next, sealed := d.uint(), d.uint(), d.more(); d.err == nil {
+			s.setTold(told, next, sealed)
 		}
 	case entryGaps:
-		if told, next := d.uint(), d.uint(); d.err == nil {
-			s.told, s.gapNext, s.untold = told, next, nil
+		if told, next, sealed := d.uint(), d.uint(), d.more(); d.err == nil {
+			s.told, s.gapNext, s.gapSealed, s.untold = told, next, sealed, nil
 		}
 	case entryUntold:
 		if u := d.untold(); d.err == nil && len(s.untold) < untoldMax {

@@ -44,7 +44,7 @@ type Log struct {
 	freeNext     uint32            // number of the next free file
 	totalBytes   int64             // of all files
 	asked        map[uint32]uint64 // lanes that may heal: from which index on, see AckedFrom
-	told         bool              // gaps were told since the last commit
+	gapsMoved    bool              // gaps were listed or told since the last commit
 	doomed       []*segment        // given up, but the directory could not be changed
 	leftover     string            // path of a temporary file that could not be removed
 	refsAt       map[uint32]refsAt // by lane
@@ -172,7 +172,7 @@ func (l *Log) Append(dst []Ref, batches []Batch, c *Commit) ([]Ref, error) {
 	if err := l.state.apply(batches, c); err != nil {
 		panic("BUG: spool append: " + err.Error())
 	}
-	l.told = false
+	l.gapsMoved = false
 	if len(c.Acks)+len(c.Gaps)+len(c.Heads) > 0 {
 		l.settled = false
 		l.forgetAsked(c)
@@ -237,8 +237,8 @@ func (l *Log) encodeGroup(batches []Batch, c *Commit, newRecords uint64) int64 {
 	e.buf = e.buf[:0]
 	e.buf = appendPreface(e.buf, preface{l.durable, l.endBefore()})
 	e.total(l.state.total + newRecords)
-	if l.told {
-		e.told(l.state.told, l.state.gapNext)
+	if l.gapsMoved {
+		e.told(&l.state)
 	}
 	e.commit(c)
 	n := int64(0)

@@ -86,6 +86,7 @@ func (l *Log) recover() (*Recovered, error) {
 	} else if err := r.read(); err != nil {
 		return nil, err
 	}
+	r.state.gapSealed = r.state.gapNext // any of these may have been told
 	lanes := r.settleLanes()
 	if err := r.writeSegment(lanes); err != nil {
 		return nil, err

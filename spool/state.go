@@ -17,6 +17,7 @@ type state struct {
 	lanes   map[uint32]*lane
 	sources map[uint64]*source
 	touched []*lane // by a head, ack or gap of the commit in hand
+	at      int64   // time of the commit in hand; 0: it does not say
 	// total is the sum of all next indexes: how many records ever got a number.
 	// Each commit names it, so that a run of damage that hides a lane's newest
 	// batches and every commit that speaks of them still shows how many are gone.
@@ -25,6 +26,7 @@ type state struct {
 	fileBytes int64  // replay: of the segment with the newest checkpoint; 0: it does not say
 	told      uint64 // gaps with lower numbers were told
 	gapNext   uint64 // number of the next gap
+	gapSealed uint64 // gaps with lower numbers grow no more: somebody may have been told
 	untold    []UntoldGap
 }
 
@@ -34,6 +36,7 @@ type lane struct {
 	head       uint64 // first index not acked; never inside a gap
 	top        uint64 // a heal moved the head back from here; 0: none
 	lastAck    Ack
+	ackTime    int64      // of lastAck, ms since 1970; 0: not known
 	identities []Identity // ascending From; each covers up to the next one
 	gaps       []Gap      // ascending From
 }
@@ -137,7 +140,7 @@ func (l *lane) covering(index uint64) (id Identity, ok bool) {
 func (s *state) setHead(h Head) error {
 	l, err := s.lane(h.Lane)
 	if err == nil {
-		l.head, l.top, l.lastAck = h.Index, h.Top, Ack{}
+		l.head, l.top, l.lastAck, l.ackTime = h.Index, h.Top, Ack{}, 0
 		s.raiseNext(l, h.Index)
 		s.touched = append(s.touched, l)
 	}
@@ -149,7 +152,7 @@ func (s *state) setAck(a Ack) error {
 	if err != nil || a.Next() < l.head {
 		return err
 	}
-	l.head, l.lastAck = a.Next(), a
+	l.head, l.lastAck, l.ackTime = a.Next(), a, s.at
 	s.raiseNext(l, l.head)
 	s.touched = append(s.touched, l)
 	return nil
@@ -224,6 +227,7 @@ func (l *lane) prune(held uint64) {
 
 // apply takes over a commit and the batches of its group.
 func (s *state) apply(batches []Batch, c *Commit) error {
+	s.at = c.Time
 	for i := range c.Lanes {
 		s.setLane(c.Lanes[i])
 	}
@@ -289,6 +293,7 @@ func (s *state) appendState(e *encoder, segments []segmentEnd) {
 		e.uint(l.head)
 		e.ackBody(&l.lastAck)
 		e.uint(l.top)
+		e.int(l.ackTime)
 		e.end()
 		for i := range l.identities {
 			e.identity(&l.identities[i])
@@ -305,6 +310,15 @@ func (s *state) appendState(e *encoder, segments []segmentEnd) {
 	s.appendGaps(e)
 }
 
+// laneState reads what appendState wrote of a lane.
+func (d *decoder) laneState() lane {
+	l := lane{Lane: Lane{ID: d.u32()}, next: d.uint(), head: d.uint(), lastAck: d.ack(), top: d.uint()}
+	if len(d.b) > 0 { // since 1.2
+		l.ackTime = d.int()
+	}
+	return l
+}
+
 func appendPreamble(dst []byte) []byte {
 	dst = append(dst, formatMagic...)
 	dst = binary.LittleEndian.AppendUint16(dst, formatMajor)
@@ -316,6 +330,7 @@ func appendPreamble(dst []byte) []byte {
 // that a damaged frame had introduced; they change nothing.
 func (s *state) replay(body []byte) (segments []segmentEnd, missing int, err error) {
 	d := decoder{b: body}
+	s.at = 0
 	defer s.passGaps()
 	for len(d.b) > 0 {
 		kind, entry := d.entry()
@@ -375,6 +390,8 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 		if g := d.gap(); d.err == nil {
 			err = s.setGap(g)
 		}
+	case entryTime:
+		s.at = d.int()
 	case entryFile:
 		s.fileBytes = int64(d.u64())
 	case entryTold, entryGaps, entryUntold:
@@ -386,10 +403,10 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 	case entrySegment:
 		seg = segmentEnd{number: d.u32(), seed: d.u64(), end: int64(d.u32()) * blockBytes, cut: d.small(1) == 1}
 	case entryLaneState:
-		id, next, head, ack, top := d.u32(), d.uint(), d.uint(), d.ack(), d.uint()
-		if l, lerr := s.lane(id); d.err == nil && lerr == nil {
-			s.total += next - l.next
-			l.next, l.head, l.lastAck, l.top = next, head, ack, top
+		have := d.laneState()
+		if l, lerr := s.lane(have.ID); d.err == nil && lerr == nil {
+			s.total += have.next - l.next
+			l.next, l.head, l.lastAck, l.top, l.ackTime = have.next, have.head, have.lastAck, have.top, have.ackTime
 		} else {
 			err = lerr
 		}
