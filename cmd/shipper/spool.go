@@ -40,7 +40,7 @@ nothing is locked or changed. What is shown is what was there at one moment.`,
 	cmd.AddCommand(
 		c.spoolSub("ls", "List segments, lanes, and files with their cursors", false, c.spoolLs),
 		c.spoolSub("cat", "Print the lines that wait, of all lanes, one lane or one topic", true, c.spoolCat),
-		c.spoolSub("export", "Print the records that wait as JSON, one a line", true, c.spoolExport),
+		c.spoolSub("export", "Print the records that wait as JSON, one a line, with keys and headers", true, c.spoolExport),
 		c.replayCommand(),
 		c.spoolSub("verify", "Read every frame and check its checksums; exit code 1 if something is damaged", false, c.spoolVerify))
 	return cmd
@@ -57,7 +57,11 @@ func (c *cli) spoolSub(name, short string, records bool, do func(*spoolArgs) err
 		cmd.Flags().BoolVar(&a.acked, "acked", false, "also what is delivered and still kept")
 		most = 1
 	}
-	if name != "export" && name != "cat" {
+	switch name {
+	case "export":
+	case "cat":
+		cmd.Flags().BoolVar(&a.json, "json", false, "print what export prints")
+	default:
 		cmd.Flags().BoolVar(&a.json, "json", false, "print JSON")
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {

@@ -16,19 +16,55 @@ import (
 // recordBytesMax bounds what one batch may expand to.
 const recordBytesMax = 256 << 20
 
-// recordJSON is one line of `shipper spool export`. Exactly one of Value and Base64 is there.
+// recordJSON is one line of `shipper spool export`. Of Value and ValueBytes one is there, as of Key and KeyBytes if the record has a key.
 type recordJSON struct {
-	Lane   uint32  `json:"lane"`
-	Topic  string  `json:"topic"`
-	Index  uint64  `json:"index"`
-	Time   string  `json:"time"`
-	Acked  bool    `json:"acked,omitempty"`
-	Value  *string `json:"value,omitempty"`
-	Base64 []byte  `json:"value_base64,omitempty"`
+	Lane       uint32       `json:"lane"`
+	Topic      string       `json:"topic"`
+	Index      uint64       `json:"index"`
+	Time       string       `json:"time"`
+	Acked      bool         `json:"acked,omitempty"`
+	Key        *string      `json:"key,omitempty"`
+	KeyBytes   []byte       `json:"key_base64,omitempty"`
+	Headers    []headerJSON `json:"headers,omitempty"`
+	Value      *string      `json:"value,omitempty"`
+	ValueBytes []byte       `json:"value_base64,omitempty"`
+}
+
+// headerJSON is one header of a record, in its order: a key may come twice.
+type headerJSON struct {
+	Key        string  `json:"key"`
+	Value      *string `json:"value,omitempty"`
+	ValueBytes []byte  `json:"value_base64,omitempty"`
+}
+
+// textOf is b as a string, or as bytes if it is not UTF-8.
+func textOf(b []byte) (*string, []byte) {
+	if !utf8.Valid(b) {
+		return nil, b
+	}
+	s := string(b)
+	return &s, nil
+}
+
+func viewRecord(l *spool.LaneInfo, index uint64, r *kafka.Record) recordJSON {
+	v := recordJSON{Lane: l.ID, Topic: l.Topic, Index: index, Time: time.UnixMilli(r.Time).UTC().Format("2006-01-02T15:04:05.000Z07:00"), Acked: index < l.Head}
+	if r.HasKey {
+		v.Key, v.KeyBytes = textOf(r.Key)
+	}
+	r.EachHeader(func(key string, value []byte) {
+		h := headerJSON{Key: key}
+		h.Value, h.ValueBytes = textOf(value)
+		v.Headers = append(v.Headers, h)
+	})
+	v.Value, v.ValueBytes = textOf(r.Value)
+	return v
 }
 
 // spoolCat prints the values, each with a line feed.
 func (c *cli) spoolCat(a *spoolArgs) error {
+	if a.json {
+		return c.spoolExport(a)
+	}
 	return c.eachRecord(a, func(out io.Writer, _ *spool.LaneInfo, _ uint64, r *kafka.Record) error {
 		_, err := out.Write(append(r.Value, '\n'))
 		return err
@@ -37,13 +73,7 @@ func (c *cli) spoolCat(a *spoolArgs) error {
 
 func (c *cli) spoolExport(a *spoolArgs) error {
 	return c.eachRecord(a, func(out io.Writer, l *spool.LaneInfo, index uint64, r *kafka.Record) error {
-		v := recordJSON{Lane: l.ID, Topic: l.Topic, Index: index, Time: time.UnixMilli(r.Time).UTC().Format("2006-01-02T15:04:05.000Z07:00"), Acked: index < l.Head}
-		if utf8.Valid(r.Value) {
-			text := string(r.Value)
-			v.Value = &text
-		} else {
-			v.Base64 = r.Value
-		}
+		v := viewRecord(l, index, r)
 		e := json.NewEncoder(out)
 		e.SetEscapeHTML(false)
 		return e.Encode(&v)

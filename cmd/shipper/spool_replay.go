@@ -1,6 +1,6 @@
 // `shipper spool replay`: what was delivered and is still kept goes to Kafka once more, beside a running agent.
 //
-//	directory -> spool.Inspect -> acked batches -> records younger than --since -> kafka.Replay, each marked by a header
+//	directory -> spool.Inspect -> batches delivered within --since -> kafka.Replay, each record marked by a header
 package main
 
 import (
@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"shipper/pipeline"
 	"shipper/sink/kafka"
 	"shipper/spool"
 )
@@ -38,7 +39,9 @@ func (c *cli) replayCommand() *cobra.Command {
 Every record has the header ` + kafka.ReplayHeader + `: SPOOL/LANE/INDEX, which names the line: the first delivery and each replay of it
 have one place. Consumers see these lines again; what they do not want twice they leave out by that header.
 
-The time of a record is when its line was read, or what the source's ` + "`timestamp`" + ` makes of it. How many are left out as older is said.
+What counts for --since is when a record was delivered, whenever its line was written or read: after an outage of a day, --since 1h is
+all that went out within the hour. How many are left out because they were delivered before that is said. The agent's own lane of gap
+records (spool.gap_topic) is left out unless its topic or ` + "`--source " + pipeline.GapSource + "`" + ` is asked for.
 
 Works beside a running agent or without one: the spool is only read, and the records have a producer of their own. Lines that
 were not delivered yet are left to the agent.`,
@@ -48,7 +51,7 @@ were not delivered yet are left to the agent.`,
 				return errors.New("--config FILE is required: it says where the spool and the brokers are")
 			}
 			if a.since <= 0 {
-				return errors.New("--since DURATION is required, such as 2h: lines read longer ago are not sent again")
+				return errors.New("--since DURATION is required, such as 2h: what was delivered longer ago is not sent again")
 			}
 			c.started = true
 			return c.spoolReplay(cmd.Context(), a)
@@ -56,7 +59,7 @@ were not delivered yet are left to the agent.`,
 	}
 	f := cmd.Flags()
 	f.StringVarP(&a.config, "config", "c", "", "the agent's config")
-	f.DurationVar(&a.since, "since", 0, "how far back: only records whose time is since then, such as 2h")
+	f.DurationVar(&a.since, "since", 0, "how far back: only records that were delivered since then, such as 2h")
 	f.StringVar(&a.topic, "topic", "", "only lines of this topic")
 	f.StringVar(&a.source, "source", "", "only lines of this source")
 	f.DurationVar(&a.timeout, "timeout", time.Minute, "give a line up that no broker takes for so long")
@@ -73,21 +76,19 @@ func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
 	if err != nil {
 		return err
 	}
-	codec, err := kafka.ParseCodec(cfg.Kafka.Compression)
-	if err != nil {
-		return err
-	}
 	in, err := spool.Inspect(spool.Options{Dir: filepath.Clean(cfg.Spool.Dir)})
 	if err != nil {
 		return err
 	}
-	r := &replay{out: c.stdout, err: c.stderr, args: a, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:])}
-	if !a.dryRun {
-		if r.to, err = kafka.NewReplay(p.Kafka.ClientConfig(p.Logger), codec, a.timeout); err != nil {
-			return err
-		}
-		defer r.to.Close()
+	r := &replay{out: c.stdout, err: c.stderr, args: a, cfg: &p, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:]), to: map[kafka.Codec]*kafka.Replay{}}
+	if r.delivered, err = in.Deliveries(); err != nil {
+		return err
 	}
+	defer func() {
+		for _, to := range r.to {
+			to.Close()
+		}
+	}()
 	return r.run(ctx, c, in)
 }
 
@@ -95,12 +96,16 @@ func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
 type replay struct {
 	out, err io.Writer
 	args     *replayArgs
-	to       *kafka.Replay // nil: dry run
-	oldest   int64         // ms
+	cfg      *pipeline.Config
+	to       map[kafka.Codec]*kafka.Replay // made when a lane needs it; a dry run needs none
+	oldest   int64                         // ms
 	spool    string
 	records  uint64 // handed over
-	older    uint64 // kept, but from before oldest
+	older    uint64 // kept, but delivered before oldest
+	undated  uint64 // of records: nothing says when they were delivered
 	unread   int    // batches
+
+	delivered *spool.Deliveries
 
 	mu           sync.Mutex
 	sent, failed uint64
@@ -119,7 +124,7 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 	lanes := 0
 	for i := range in.Lanes {
 		l := &in.Lanes[i]
-		if r.args.topic != "" && r.args.topic != l.Topic || r.args.source != "" && r.args.source != l.Block {
+		if !r.args.wants(l) {
 			continue
 		}
 		lanes++
@@ -134,13 +139,19 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 		return fmt.Errorf("%s has no lane of that topic or source; see `shipper spool ls`", r.args.config)
 	}
 	if r.older > 0 {
-		fmt.Fprintf(r.err, "%d records are kept too whose times are older than --since\n", r.older)
+		fmt.Fprintf(r.err, "%d records are kept too that were delivered before that\n", r.older)
 	}
-	if r.to == nil {
+	if r.undated > 0 {
+		fmt.Fprintf(r.err, "of %d records the spool does not say when they were delivered: they are among them\n", r.undated)
+	}
+	if r.args.dryRun {
 		fmt.Fprintf(r.out, "%d records would be sent again\n", r.records)
 		return nil
 	}
-	flushed := r.to.Flush(ctx)
+	var flushed error
+	for _, to := range r.to {
+		flushed = errors.Join(flushed, to.Flush(ctx))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	fmt.Fprintf(r.out, "%d records were sent again, marked with the header %s\n", r.sent, kafka.ReplayHeader)
@@ -161,44 +172,81 @@ func (r *replay) lane(ctx context.Context, c *cli, rd *spool.Reader, l *spool.La
 	for _, ref := range l.Held {
 		switch {
 		case ref.Next() > l.Head || l.Dropped(ref):
-		case ref.MaxTime < r.oldest:
+		case r.deliveredBefore(l, ref):
 			r.older += uint64(ref.Count)
 		default:
 			refs = append(refs, ref)
 		}
 	}
+	to, err := r.clientOf(l)
+	if err != nil {
+		return err
+	}
 	did := laneReplay{first: l.Head}
 	unread, err := c.laneRecords(io.Discard, rd, l, refs, func(_ io.Writer, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
-		if rec.Time < r.oldest {
-			r.older++
-			return nil
-		}
 		if did.records == 0 {
 			did.first, did.from, did.to = index, rec.Time, rec.Time
 		}
 		did.records++
 		did.from, did.to = min(did.from, rec.Time), max(did.to, rec.Time)
-		return r.send(ctx, l, index, rec)
+		return r.send(ctx, to, l, index, rec)
 	})
 	r.unread += unread
 	if did.records == 0 {
 		return err
 	}
 	r.records += did.records
-	fmt.Fprintf(r.out, "lane %d, source %s, topic %s/%d: %d records, read %s to %s\n", l.ID, l.Block, l.Topic, l.PartitionOf(did.first), did.records,
+	fmt.Fprintf(r.out, "lane %d, source %s, topic %s/%d: %d records, their times from %s to %s\n", l.ID, l.Block, l.Topic, l.PartitionOf(did.first), did.records,
 		time.UnixMilli(did.from).UTC().Format(time.RFC3339), time.UnixMilli(did.to).UTC().Format(time.RFC3339))
 	if len(refs) > 0 && refs[0] == l.Held[0] && did.first > 0 && did.first == refs[0].First {
-		fmt.Fprintf(r.err, "lane %d: what was delivered before its record %d is no longer kept (spool.retain_acked), whenever it was read\n", l.ID, did.first)
+		fmt.Fprintf(r.err, "lane %d: what was delivered before its record %d is no longer kept (spool.retain_acked), whenever that was\n", l.ID, did.first)
 	}
 	return err
 }
 
-func (r *replay) send(ctx context.Context, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
-	if r.to == nil {
+// wants tells whether a lane was asked for: the agent's own only by its name.
+func (a *replayArgs) wants(l *spool.LaneInfo) bool {
+	if l.Block == pipeline.GapSource && a.source == "" && a.topic == "" {
+		return false
+	}
+	return (a.topic == "" || a.topic == l.Topic) && (a.source == "" || a.source == l.Block)
+}
+
+// deliveredBefore tells whether a batch was delivered before --since. Where nothing
+// says when, it is not left out: twice and marked is better than missing.
+func (r *replay) deliveredBefore(l *spool.LaneInfo, ref spool.Ref) bool {
+	at, ok := r.delivered.Time(l.ID, ref.First)
+	if !ok {
+		r.undated += uint64(ref.Count)
+	}
+	return ok && at < r.oldest
+}
+
+// clientOf is who sends a lane's records: a client has one compression. A lane of a source that is configured no more has
+// that of all.
+func (r *replay) clientOf(l *spool.LaneInfo) (*kafka.Replay, error) {
+	if r.args.dryRun {
+		return nil, nil
+	}
+	name := r.cfg.Kafka.Compression
+	for i := range r.cfg.Sources {
+		if s := &r.cfg.Sources[i]; s.Name == l.Block && s.Compression != "" {
+			name = s.Compression
+		}
+	}
+	codec, err := kafka.ParseCodec(name)
+	if err == nil && r.to[codec] == nil {
+		r.to[codec], err = kafka.NewReplay(r.cfg.Kafka.ClientConfig(r.cfg.Logger), codec, r.args.timeout)
+	}
+	return r.to[codec], err
+}
+
+func (r *replay) send(ctx context.Context, to *kafka.Replay, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
+	if to == nil {
 		return nil
 	}
 	mark := fmt.Sprintf("%s/%d/%d", r.spool, l.ID, index)
-	r.to.Send(ctx, l.Topic, l.PartitionOf(index), rec, mark, func(err error) {
+	to.Send(ctx, l.Topic, l.PartitionOf(index), rec, mark, func(err error) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if err == nil {

@@ -12,7 +12,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"shipper/pipeline"
 	"shipper/sink/kafka"
+	"shipper/spool"
 )
 
 // TestSpoolReplay delivers lines of two sources, then sends them again beside the
@@ -110,6 +112,26 @@ func writeText(t *testing.T, name, text string) {
 	}
 }
 
+// The agent's own records are not sent again by the way.
+func TestSpoolReplayLanes(t *testing.T) {
+	app, gaps := &spool.LaneInfo{Lane: spool.Lane{Block: "app", Topic: "logs"}}, &spool.LaneInfo{Lane: spool.Lane{Block: pipeline.GapSource, Topic: "ops"}}
+	for _, test := range []struct {
+		args            replayArgs
+		ofApp, ofLedger bool
+	}{
+		{replayArgs{}, true, false},
+		{replayArgs{topic: "logs"}, true, false},
+		{replayArgs{source: "app", topic: "logs"}, true, false},
+		{replayArgs{topic: "ops"}, false, true},
+		{replayArgs{source: pipeline.GapSource}, false, true},
+		{replayArgs{source: "app", topic: "ops"}, false, false},
+	} {
+		if test.args.wants(app) != test.ofApp || test.args.wants(gaps) != test.ofLedger {
+			t.Errorf("%+v: app %v, ledger %v", test.args, !test.ofApp, !test.ofLedger)
+		}
+	}
+}
+
 // startAgent runs the agent in this process until stop is called.
 func startAgent(t *testing.T, config string) (stop func()) {
 	t.Helper()
@@ -151,6 +173,8 @@ type replayReader struct {
 	part map[string]int32  // of each value
 	mark map[string]string // of each value
 	n    int
+
+	codecs map[kgo.CompressionCodecType]int // of replayed records
 }
 
 func newReplayReader(t *testing.T, brokers []string) *replayReader {
@@ -161,7 +185,7 @@ func newReplayReader(t *testing.T, brokers []string) *replayReader {
 		t.Fatal(err)
 	}
 	t.Cleanup(cl.Close)
-	return &replayReader{t: t, cl: cl, got: map[string][2][]string{}, part: map[string]int32{}, mark: map[string]string{}}
+	return &replayReader{t: t, cl: cl, got: map[string][2][]string{}, part: map[string]int32{}, mark: map[string]string{}, codecs: map[kgo.CompressionCodecType]int{}}
 }
 
 // take reads n more records.
@@ -196,6 +220,7 @@ func (r *replayReader) note(rec *kgo.Record) {
 		r.t.Errorf("%q was marked %q and is marked %q", value, have, mark)
 	}
 	if again == 1 {
+		r.codecs[kgo.CompressionCodecType(rec.Attrs.CompressionType())]++
 		r.mark[value] = mark
 	}
 	of := r.got[rec.Topic]
@@ -211,7 +236,7 @@ func (r *replayReader) wantLines(topic string, want []string, again int) {
 	}
 }
 
-// What is replayed may be older than --timeout, and a line may be as long as max_line_bytes.
+// What is replayed may be older than --timeout and --since, which is about the delivery, and a line may be as long as max_line_bytes.
 func TestSpoolReplayOldAndLong(t *testing.T) {
 	cluster, err := startDemoCluster("a-topic", "b-topic")
 	if err != nil {
@@ -221,7 +246,7 @@ func TestSpoolReplayOldAndLong(t *testing.T) {
 	dir := t.TempDir()
 	config, logFile := filepath.Join(dir, "c.yaml"), filepath.Join(dir, "a.log")
 	writeText(t, config, fmt.Sprintf("kafka:\n  brokers: [%q]\nspool:\n  dir: %s/spool\n  max_bytes: 32MiB\ndefaults:\n  linger: 50ms\nsources:\n"+
-		"  - name: a\n    paths: [%q]\n    topic: a-topic\n    timestamp: {from: line, layout: unix}\n", cluster.addresses()[0], dir, logFile))
+		"  - name: a\n    paths: [%q]\n    topic: a-topic\n    timestamp: {from: line, layout: unix}\n    compression: zstd\n", cluster.addresses()[0], dir, logFile))
 	old := time.Now().Add(-30 * time.Minute).Unix()
 	lines := []string{fmt.Sprintf("%d before", old), fmt.Sprintf("%d %s", old, strings.Repeat("x", 1_000_000-11)), fmt.Sprintf("%d behind", old)}
 	writeText(t, logFile, strings.Join(lines, "\n")+"\n")
@@ -239,12 +264,15 @@ func TestSpoolReplayOldAndLong(t *testing.T) {
 		}
 		return out.String(), errs.String()
 	}
-	if out, _ := replay("1h"); !strings.HasSuffix(out, "\n3 records were sent again, marked with the header shipper-replay\n") {
+	if out, _ := replay("10m"); !strings.HasSuffix(out, "\n3 records were sent again, marked with the header shipper-replay\n") {
 		t.Fatalf("replay: %s", out)
 	}
 	read.take(len(lines))
 	read.wantLines("a-topic", lines, 1)
-	if out, errs := replay("10m"); out != "0 records were sent again, marked with the header shipper-replay\n" || errs != "3 records are kept too whose times are older than --since\n" {
+	if c := read.codecs; c[kgo.CodecZstd] == 0 || c[kgo.CodecZstd]+c[kgo.CodecNone] != len(lines) {
+		t.Errorf("records by compression: %v, wanted zstd, or none where it does not help", c)
+	}
+	if out, errs := replay("1ms"); out != "0 records were sent again, marked with the header shipper-replay\n" || errs != "3 records are kept too that were delivered before that\n" {
 		t.Errorf("replay of what is younger: %q, %q", out, errs)
 	}
 }
