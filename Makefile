@@ -6,25 +6,30 @@ VERSION     ?= $(shell git describe --tags --always --dirty 2>/dev/null)
 FUZZTIME    ?= 30s
 BENCH       ?= .
 SEEDS       ?= 20000
+TESTFLAGS   ?=
 
-.PHONY: test test-long test-seeds test-long-reports test-long-faults lint kafka-note build bench fuzz demo clean
+.PHONY: test test-long test-seeds test-long-reports test-long-faults test-long-cases lint kafka-note build bench fuzz demo clean
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
-	$(GO) test -race -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/internal/e2e$$')
-	$(GO) test -count=1 -timeout 10m -parallel 6 ./internal/e2e # the agent is another process there, and wants the processors to itself
-	$(GO) test -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
+	$(GO) test $(TESTFLAGS) -race -count=1 -timeout 10m $$($(GO) list ./... | grep -v '/internal/e2e$$')
+	$(GO) test $(TESTFLAGS) -count=1 -timeout 10m ./internal/e2e # the agent is another process there, and wants the processors to itself
+	$(GO) test $(TESTFLAGS) -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The agent on real brokers that are killed, frozen, cut off, emptied and elected uncleanly, each test as a user that may read and as one that
-# may only write. Two halves, at most 40 minutes together; SHIPPER_KAFKA_VERSION=3.9.1 runs them on another Kafka.
+# may only write. Two halves, at most 40 minutes together, and half an hour of cases that are about time;
+# SHIPPER_KAFKA_VERSION=3.9.1 runs them on another Kafka.
 LONG = $(GO) test -tags long -count=1 -v
-test-long: test-long-reports test-long-faults
+test-long: test-long-reports test-long-faults test-long-cases
 
 test-long-reports: kafka-note
 	$(LONG) -timeout 15m -run 'Test(S[123]|Recut)' ./internal/e2e
 
 test-long-faults: kafka-note
 	$(LONG) -timeout 25m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' ./internal/e2e
+
+test-long-cases: kafka-note
+	$(LONG) -timeout 35m -run 'InFull$$' ./internal/e2e
 
 # The random lives of the spool over many seeds: about 20 to 40 ms each on a quiet machine.
 test-seeds:

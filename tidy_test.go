@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"sink/kafka":      {"internal/spsc"},
 	"internal/vfs":    {},
 	"internal/spsc":   {},
+	"internal/skips":  {},
 }
 
 // homes says in which files an outside module may be imported by code that is not a test. Tests and harness may use any.
