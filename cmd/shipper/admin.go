@@ -18,7 +18,7 @@ import (
 //	GET /stats              the agent's counters, JSON
 //	GET /metrics            the same for Prometheus (admin_metrics.go)
 //	GET /explain?path=FILE  what the agent makes of a file, JSON (explain.go)
-//	GET /healthz            200 while the agent runs
+//	GET /healthz            whether lines get through (admin_health.go)
 //	GET /lanes              what each lane waits for, JSON; POST /lanes/adopt decides (fix.go)
 
 // socketPathMax is what a unix socket's address holds on the smallest of our systems.
@@ -37,7 +37,7 @@ func listenAdmin(cfg AdminConfig, agent *pipeline.Agent, log *slog.Logger) (*adm
 	mux.HandleFunc("GET /stats", func(w http.ResponseWriter, _ *http.Request) { writeStats(w, agent) })
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, r *http.Request) { writeExplain(w, r, agent) })
 	mux.Handle("GET /metrics", metricsHandler(func() statsReply { return newStats(agent.Stats()) }))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { writeHealth(w, r, agent) })
 	handleLanes(mux, agent)
 	a := &admin{server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
 	var errs []error

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,6 +33,7 @@ import (
 
 // C145: a wrong password, then the right one.
 func TestC145WrongPassword(t *testing.T) {
+	t.Parallel()
 	for _, mechanism := range []string{"plain", "scram-sha-512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			b := embedded(t, 2, kfake.EnableSASL(), kfake.Superuser(strings.ToUpper(mechanism), "ann", "right"), kfake.Superuser("PLAIN", "checker", "checker"))
@@ -45,11 +47,13 @@ func TestC145WrongPassword(t *testing.T) {
 			if w.logLines("broker 127.0.0.1:") == 0 {
 				t.Error("the log does not name the broker")
 			}
+			w.awaitHealth(http.StatusServiceUnavailable, "topic logs: broker unreachable")
 			w.stop()
 			b.kafka = strings.Replace(b.kafka, "wrong", "right", 1)
 			w.configure()
 			w.agent.Start()
 			w.check()
+			w.awaitHealth(http.StatusOK, "ok")
 			w.stop()
 		})
 	}
@@ -129,23 +133,26 @@ func overTLS(t *testing.T, a *authority, first *tls.Certificate, edit ...func(*t
 func TestC147ExpiredCertificate(t *testing.T) {
 	a := newAuthority(t)
 	b, cert := overTLS(t, a, a.broker(t, time.Now().Add(time.Hour), "127.0.0.1"))
-	w := newWorld(t, b, kafkatest.WriterOptions{Files: 1})
-	w.first(100)
-	until := time.Now().Add(10 * time.Second).Truncate(time.Second) // as certificates count
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 1, Rate: 100})
+	until := time.Now().Add(20 * time.Second).Truncate(time.Second) // as certificates count
 	cert.Store(a.broker(t, until, "127.0.0.1"))
-	for _, p := range w.proxies {
-		p.Reset()
-	}
-	w.writer.Write(100)
-	w.check()
+	w.agent.Start()
+	w.writer.Start()
 	time.Sleep(time.Until(until.Add(time.Second)))
+	lines := w.writer.Lines()
+	time.Sleep(2 * time.Second)
+	w.writer.Stop()
+	w.check() // what was connected before stays so
+	if w.writer.Lines() == lines || w.logLines("lane waits") > 0 {
+		t.Errorf("%d lines were written after the end, and %d lanes waited", w.writer.Lines()-lines, w.logLines("lane waits"))
+	}
 	for _, p := range w.proxies {
 		p.Reset()
 	}
 	w.writer.Write(100)
 	w.agent.WaitLog("(CN=the-broker) expired on "+until.UTC().Format(time.RFC3339), 30*time.Second)
 	cert.Store(a.broker(t, time.Now().Add(time.Hour), "127.0.0.1"))
-	w.check()
+	w.checkSettled()
 	w.stop()
 }
 
@@ -198,7 +205,7 @@ func TestC150NoProducerID(t *testing.T) {
 // says is a server that answers everything with the same bytes, or not at all.
 func says(t *testing.T, answer string) *brokers {
 	t.Helper()
-	t.Parallel()
+	takeTurn(t, embeddedTurns)
 	addr := kafkatest.Serve(t, func(c net.Conn) {
 		c.SetDeadline(time.Now().Add(20 * time.Second))
 		if _, err := c.Read(make([]byte, 1000)); err != nil {
@@ -212,6 +219,7 @@ func says(t *testing.T, answer string) *brokers {
 
 // C151: the port speaks something else: no TLS, nothing but TLS, HTTP, SSH, an absurd length.
 func TestC151OtherProtocols(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	const useTLS = "  tls: {enabled: true}\n"
 	for _, c := range []struct {
@@ -251,6 +259,7 @@ func TestC151OtherProtocols(t *testing.T) {
 
 // C153: certificates that prove nothing, and files that hold none.
 func TestC153Untrusted(t *testing.T) {
+	t.Parallel()
 	a, stranger := newAuthority(t), newAuthority(t)
 	hour := time.Now().Add(time.Hour)
 	for _, c := range []struct {

@@ -3,32 +3,55 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"shipper/internal/kafkatest"
 )
 
-// statsOf asks the admin socket of the agent with this spool.
-func statsOf(t *testing.T, spoolDir string) map[string]any {
+// adminGet asks the admin socket of the agent with this spool.
+func adminGet(t *testing.T, spoolDir, path string) (code int, body []byte) {
 	t.Helper()
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", filepath.Join(spoolDir, "admin.sock"))
 	}}}
-	resp, err := client.Get("http://agent/stats")
+	resp, err := client.Get("http://agent" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	var all map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&all); err != nil {
+	if body, err = io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)
 	}
+	return resp.StatusCode, body
+}
+
+func statsOf(t *testing.T, spoolDir string) (all map[string]any) {
+	t.Helper()
+	if code, body := adminGet(t, spoolDir, "/stats"); code != http.StatusOK || json.Unmarshal(body, &all) != nil {
+		t.Fatalf("GET /stats: %d, %s", code, body)
+	}
 	return all
+}
+
+// awaitHealth waits until GET /healthz answers this.
+func (w *world) awaitHealth(code int, says string) {
+	w.t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		got, body := adminGet(w.t, w.spoolDir(), "/healthz")
+		if got == code && strings.Contains(string(body), says) {
+			return
+		}
+		if time.Now().After(deadline) {
+			w.t.Fatalf("GET /healthz: %d, %s; want %d, %s", got, body, code, says)
+		}
+	}
 }
 
 // stats are the agent's counters that are numbers.
