@@ -215,34 +215,50 @@ func TestC125PartitionsGrow(t *testing.T) {
 	w.stop()
 }
 
-// C126: every produce request takes long, first less than its time-out, then more.
-func TestC126SlowBroker(t *testing.T) {
-	b := embedded(t, 2)
-	b.kafka = "  acks_timeout: 1s\n" // 10 s more are given for the way
-	var delay atomic.Int64
+// slowProduce has every produce request take as long as delay says.
+func (b *brokers) slowProduce(delay *atomic.Int64) {
 	b.fake.ControlKey(kmsg.Produce.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.KeepControl()
 		b.fake.SleepControl(func() { time.Sleep(time.Duration(delay.Load())) })
 		return nil, nil, false
 	})
+}
+
+// slow is a case of a slow broker.
+type slow struct {
+	acksTimeout string // 10 s more are given for the way
+	less        []time.Duration
+	hold        time.Duration // for each of less
+	more        time.Duration
+}
+
+// C126: every produce request takes long, first less than its time-out, then more.
+func slowBroker(t *testing.T, c slow) {
+	b := embedded(t, 2)
+	b.kafka = "  acks_timeout: " + c.acksTimeout + "\n"
+	var delay atomic.Int64
+	b.slowProduce(&delay)
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 2, Rate: 1_000})
-	delay.Store(int64(3 * time.Second))
-	w.agent.Start()
-	w.writer.Start()
-	time.Sleep(12 * time.Second)
-	if n := w.logLines("level=WARN"); n > 0 {
-		t.Errorf("%d warnings about requests that are only slow", n)
-	}
-	delay.Store(int64(13 * time.Second))
-	w.agent.WaitLog("produce request failed", time.Minute)
-	if used := w.residentBytes(); used > 256<<20 {
-		t.Errorf("%d MiB of memory", used>>20)
-	}
-	delay.Store(0)
-	w.writer.Stop()
-	w.check()
-	w.wantStat("maybe_doubled_records", 0)
+	w.underLoad(func() {
+		for _, d := range c.less {
+			delay.Store(int64(d))
+			time.Sleep(c.hold)
+		}
+		if n := w.logLines("level=WARN"); n > 0 {
+			t.Errorf("%d warnings about requests that are only slow", n)
+		}
+		delay.Store(int64(c.more))
+		w.agent.WaitLog("produce request failed", 2*time.Minute)
+		if used := w.residentBytes(); used > 256<<20 {
+			t.Errorf("%d MiB of memory", used>>20)
+		}
+		delay.Store(0)
+	})
 	w.stop()
+}
+
+func TestC126SlowBroker(t *testing.T) {
+	slowBroker(t, slow{acksTimeout: "1s", less: []time.Duration{3 * time.Second}, hold: 7 * time.Second, more: 13 * time.Second})
 }
 
 // C128: processor and log noise in an outage.
@@ -268,6 +284,7 @@ func TestC128QuietInAnOutage(t *testing.T) {
 
 // C129: a broker takes everything and answers nothing, or ends in the middle of an answer.
 func TestC129AcceptsAndNeverAnswers(t *testing.T) {
+	t.Parallel()
 	t.Run("silence", func(t *testing.T) { oneBrokerFails(t, (*kafkatest.Proxy).Stall) })
 	t.Run("half an answer", func(t *testing.T) { oneBrokerFails(t, func(p *kafkatest.Proxy) { p.HalfAnswers(1) }) })
 }

@@ -84,6 +84,7 @@ func TestC133NotLeaderForAWhile(t *testing.T) {
 
 // C134: the broker has forgotten the producer.
 func TestC134ProducerStateLost(t *testing.T) {
+	t.Parallel()
 	for _, e := range []*kerr.Error{kerr.UnknownProducerID, kerr.OutOfOrderSequenceNumber} {
 		t.Run(e.Message, func(t *testing.T) {
 			b := embedded(t, 1)
@@ -104,6 +105,7 @@ func TestC134ProducerStateLost(t *testing.T) {
 // C138: the topic is deleted while lines come, and made again, with fewer partitions too. What was not acked before arrives
 // in the new one, once.
 func TestC138TopicMadeAgain(t *testing.T) {
+	t.Parallel()
 	for _, partitions := range []int32{1} { // fewer; as many, and on real brokers: TestTopicRecreated
 		t.Run(fmt.Sprintf("partitions=%d", partitions), func(t *testing.T) {
 			b := embedded(t, 4)
@@ -216,6 +218,7 @@ func TestC144DuplicateAtTheFirstTry(t *testing.T) {
 
 // The end of S3: all brokers were away, and after they are back, and the agent too, they do not know the topic for a while.
 func TestS3TopicUnknownAfterTheOutage(t *testing.T) {
+	t.Parallel()
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%t", restart), func(t *testing.T) {
 			b := embedded(t, 2)

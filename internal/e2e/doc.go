@@ -4,7 +4,7 @@
 //
 // A test named after a number (TestC122...) is a case from the field. What takes minutes or many restarts of brokers is
 // behind the build tag long (`make test-long`) and runs twice there: as a user that may read its topic, and as one that may
-// only write. On real brokers:
+// only write. Times of a case that make half an hour are in tests named InFull, once each. On real brokers:
 //
 //	black hole, short and long          S1aShortBlackHole, S1bLongBlackHole
 //	refused for good in the middle      RecutS1RefusedInTheMiddle
@@ -13,12 +13,13 @@
 //	outage beyond the brokers' memory   S3LongOutage; embedded: S3TopicUnknownAfterTheOutage
 //	clean restart, head in doubt        CleanRestartWithTheHeadInDoubt
 //	leaders moved                       C143LeaderMovesUnderLoad
-//	frozen and thawed                   C139FrozenAndThawed
+//	frozen and thawed                   C139FrozenAndThawed; with the times of the case: C139InFull
 //	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger
 //	backlog older than the expiry       BacklogOlderThanTheExpiry
 //	topic recreated, partitions added   C138TopicRecreated, C125PartitionsGrowUnderLoad
 //	cluster wiped, replaced             ClusterWiped; embedded: ClusterReplacedIsAdopted
 //	answer lost after the append        C130ResponsesLostUnderLoad
+//	slow brokers                        embedded: C126SlowBroker; with the times of the case: C126InFull
 //	agent killed                        Kill9TwoHundredTimes, RealKill9
 //	lanes disturb each other            NoLaneDisturbsAnother
 package e2e

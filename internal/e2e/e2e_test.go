@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"cmp"
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,7 +17,27 @@ import (
 	"shipper/internal/kafkatest"
 )
 
-func TestMain(m *testing.M) { os.Exit(kafkatest.Run(m)) }
+// Tests wait more than they work: many run side by side, but of those that fault the shared brokers one at a time.
+var (
+	embeddedTurns = make(chan struct{}, 10)
+	realTurns     = make(chan struct{}, 1)
+)
+
+// takeTurn waits until the test may run.
+func takeTurn(t *testing.T, turns chan struct{}) {
+	t.Helper()
+	t.Parallel()
+	turns <- struct{}{}
+	t.Cleanup(func() { <-turns })
+}
+
+func TestMain(m *testing.M) {
+	// Whoever waits for a turn keeps nobody from another.
+	if err := flag.Set("test.parallel", "200"); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	os.Exit(kafkatest.Run(m))
+}
 
 const (
 	stopMax    = 10 * time.Second
@@ -46,10 +67,10 @@ func (b *brokers) checker() []string {
 	return b.bootstrap
 }
 
-// embedded starts kfake behind proxies, with one topic. Tests on it run side by side: they wait more than they work.
+// embedded starts kfake behind proxies, with one topic.
 func embedded(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers {
 	t.Helper()
-	t.Parallel()
+	takeTurn(t, embeddedTurns)
 	return embeddedBeside(t, partitions, opts...)
 }
 
@@ -73,6 +94,7 @@ func embeddedBeside(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers 
 // real takes the shared cluster of three brokers, with a topic of this test's own.
 func real(t *testing.T, partitions int) (*brokers, *kafkatest.Cluster) {
 	t.Helper()
+	takeTurn(t, realTurns)
 	c := kafkatest.Shared(t)
 	b := &brokers{bootstrap: c.Bootstrap(), topic: strings.ReplaceAll(t.Name(), "/", "-")}
 	for i := range 3 {
@@ -249,6 +271,7 @@ func TestUncompressedSmallSpool(t *testing.T) {
 }
 
 func TestRotations(t *testing.T) {
+	t.Parallel()
 	for _, r := range []struct {
 		name  string
 		style kafkatest.Rotation
@@ -335,6 +358,7 @@ func TestStopWithoutKafka(t *testing.T) {
 
 // Brokers of every age: the produce request in each form from version 3, which is Kafka 0.11, to 13, which names topics by id.
 func TestProduceVersions(t *testing.T) {
+	t.Parallel()
 	for _, v := range []struct {
 		name     string
 		versions *kversion.Versions

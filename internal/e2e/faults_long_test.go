@@ -11,13 +11,59 @@ import (
 
 // Brokers that are restarted, frozen, elected, emptied, under an agent that ships: `make test-long`.
 
-// C122: all brokers are restarted one after another, cleanly and by SIGKILL, and at last all at once.
+// stopEach restarts one broker after another.
+func stopEach(c *kafkatest.Cluster) {
+	for i := range 3 {
+		c.Broker(i).Restart()
+		time.Sleep(time.Second)
+	}
+}
+
+// killEach does the same by SIGKILL.
+func killEach(c *kafkatest.Cluster) {
+	for i := range 3 {
+		c.Broker(i).Kill()
+		time.Sleep(2 * time.Second)
+		c.Broker(i).Start()
+		c.Broker(i).WaitReady()
+	}
+}
+
+// killAll kills all brokers, waits, and starts them.
+func killAll(c *kafkatest.Cluster, pause time.Duration) {
+	for i := range 3 {
+		c.Broker(i).Kill()
+	}
+	time.Sleep(pause)
+	for i := range 3 {
+		c.Broker(i).Start()
+	}
+	for i := range 3 {
+		c.Broker(i).WaitReady()
+	}
+}
+
+// freezeTwo freezes two of three brokers and thaws them.
+func freezeTwo(c *kafkatest.Cluster, rounds int, frozen, thawed time.Duration) {
+	for range rounds {
+		c.Broker(1).Freeze()
+		c.Broker(2).Freeze()
+		time.Sleep(frozen)
+		c.Broker(1).Thaw()
+		c.Broker(2).Thaw()
+		time.Sleep(thawed)
+	}
+}
+
+// C122: all brokers are restarted one after another, cleanly and by SIGKILL, in three rounds, and at last all at once.
 func TestC122RollingRestart(t *testing.T) {
 	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 3, Rate: 500}}.asBoth(t, func(t *testing.T, w *secured) {
 		w.underLoad(func() {
-			w.killEach()
-			w.stopEach()
-			w.killAll(3 * time.Second)
+			for range 3 {
+				stopEach(w.cluster)
+				killEach(w.cluster)
+			}
+			killAll(w.cluster, 3*time.Second)
 		})
 	})
 }
@@ -58,19 +104,10 @@ func TestC143LeaderMovesUnderLoad(t *testing.T) {
 	})
 }
 
-// C139: two of three brokers are frozen and thawed, again and again.
+// C139: two of three brokers are frozen and thawed, again and again. With the times of the case: TestC139InFull.
 func TestC139FrozenAndThawed(t *testing.T) {
 	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 4, Rate: 1_000}}.asBoth(t, func(t *testing.T, w *secured) {
-		w.underLoad(func() {
-			for range 3 {
-				w.cluster.Broker(1).Freeze()
-				w.cluster.Broker(2).Freeze()
-				time.Sleep(13 * time.Second)
-				w.cluster.Broker(1).Thaw()
-				w.cluster.Broker(2).Thaw()
-				time.Sleep(5 * time.Second)
-			}
-		})
+		w.underLoad(func() { freezeTwo(w.cluster, 3, 13*time.Second, 5*time.Second) })
 	})
 }
 
@@ -188,7 +225,7 @@ func TestBacklogOlderThanTheExpiry(t *testing.T) {
 			}
 		}()
 		w.agent.Start()
-		w.stopEach()
+		stopEach(w.cluster)
 		close(stop)
 		<-done
 		w.heal()

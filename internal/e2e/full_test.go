@@ -215,6 +215,7 @@ func TestDropNewestKill9(t *testing.T) {
 // One source floods a full spool while Kafka is away. The lines of another still
 // get in, and arrive; the flood's wait in their files, and arrive too.
 func TestFloodBesideQuietSource(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []string{"block", "drop_newest"} {
 		t.Run(policy, func(t *testing.T) {
 			b := embedded(t, 2)

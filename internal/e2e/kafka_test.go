@@ -58,17 +58,19 @@ func TestRealRestartIntoBacklog(t *testing.T) {
 
 // TLS with the cluster's own authority, a client certificate, and SCRAM on top.
 func TestRealTLSAndSASL(t *testing.T) {
-	c := kafkatest.Start(t, kafkatest.Options{Brokers: 1, MutualTLS: true, Users: map[string]string{"agent": "pa: $ss#"}})
+	const password = "pa: $ss#"
+	takeTurn(t, realTurns)
+	c := kafkatest.Start(t, kafkatest.Options{Brokers: 1, MutualTLS: true, Users: map[string]string{"agent": password}})
 	for _, mechanism := range []string{"plain", "scram-sha-256", "scram-sha-512"} {
 		t.Run(mechanism, func(t *testing.T) {
 			cert, key := c.ClientCertFiles()
 			b := &brokers{bootstrap: c.Bootstrap(), topic: "tls-" + mechanism,
 				kafka: fmt.Sprintf("  tls: {enabled: true, ca_file: %s, cert_file: %s, key_file: %s}\n  sasl: {mechanism: %s, username: agent, password: '${SHIPPER_TEST_PASSWORD}'}\n",
 					c.CAFile(), cert, key, mechanism)}
-			t.Setenv("SHIPPER_TEST_PASSWORD", "pa: $ss#")
-			b.read.Client = c.ClientOpts("agent", "pa: $ss#")
+			b.read.Client = c.ClientOpts("agent", password)
 			c.CreateTopic(b.topic, 1, 1, nil)
 			w := newWorld(t, b, kafkatest.WriterOptions{Files: 2})
+			w.agent = kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: w.config(w.spoolDir(), w.sources), Env: []string{"SHIPPER_TEST_PASSWORD=" + password}})
 			w.writer.Write(3_000)
 			w.agent.Start()
 			w.check()

@@ -140,6 +140,7 @@ func TestC066RotationInsideAnEvent(t *testing.T) {
 
 // C067: the agent stops in the middle of an event, by SIGTERM and by SIGKILL. The event comes once, whole.
 func TestC067StopInsideAnEvent(t *testing.T) {
+	t.Parallel()
 	for _, kill := range []bool{false, true} {
 		t.Run(fmt.Sprintf("kill=%v", kill), func(t *testing.T) {
 			f := newForms(t, "    multiline: {start: '^\\d{4}-', timeout: 10s}\n")

@@ -131,6 +131,7 @@ func (w *world) deadLetters() (all []deadLetter) {
 }
 
 func TestRecutBatchTooLarge(t *testing.T) {
+	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("readable=%t", readable), func(t *testing.T) {
 			w := newWorld(t, limited(t, 10_000, readable), kafkatest.WriterOptions{Files: 2, LineBytes: 500})
@@ -161,6 +162,7 @@ func TestRecutBatchTooLarge(t *testing.T) {
 }
 
 func TestRecutOneRecordTooLarge(t *testing.T) {
+	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("readable=%t", readable), func(t *testing.T) {
 			w := newWorld(t, limited(t, 100_000, readable), kafkatest.WriterOptions{})

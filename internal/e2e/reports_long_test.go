@@ -40,42 +40,10 @@ func blackHole(t *testing.T, hold time.Duration) {
 func TestS1cBrokersStopAndDie(t *testing.T) {
 	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 6, Rate: 2_000}}.asBoth(t, func(t *testing.T, w *secured) {
 		w.underLoad(func() {
-			w.stopEach()
-			w.killEach()
+			stopEach(w.cluster)
+			killEach(w.cluster)
 		})
 	})
-}
-
-// stopEach restarts one broker after another, in order.
-func (w *secured) stopEach() {
-	for i := range 3 {
-		w.cluster.Broker(i).Restart()
-		time.Sleep(time.Second)
-	}
-}
-
-// killEach does the same by SIGKILL.
-func (w *secured) killEach() {
-	for i := range 3 {
-		w.cluster.Broker(i).Kill()
-		time.Sleep(2 * time.Second)
-		w.cluster.Broker(i).Start()
-		w.cluster.Broker(i).WaitReady()
-	}
-}
-
-// killAll kills all brokers, waits, and starts them.
-func (w *secured) killAll(pause time.Duration) {
-	for i := range 3 {
-		w.cluster.Broker(i).Kill()
-	}
-	time.Sleep(pause)
-	for i := range 3 {
-		w.cluster.Broker(i).Start()
-	}
-	for i := range 3 {
-		w.cluster.Broker(i).WaitReady()
-	}
 }
 
 // S2: sends that waited took numbers in another order than they reached the wire. Spikes of a millisecond and more on one
@@ -121,7 +89,7 @@ func TestS3LongOutage(t *testing.T) {
 					w.agent.Kill9()
 					w.agent.Start()
 				}
-				w.killAll(0)
+				killAll(w.cluster, 0)
 				w.writer.Write(50)
 				w.checkSettled()
 			})

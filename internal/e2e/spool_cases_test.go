@@ -108,6 +108,7 @@ func (w *world) lastGroup() (file string, at, end int64) {
 }
 
 func TestC087TornTail(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name string
 		left func(at, end int64) int64 // of the file whose last frame is [at, end)
@@ -144,6 +145,7 @@ func TestC087TornTail(t *testing.T) {
 }
 
 func TestC088BitFlips(t *testing.T) {
+	t.Parallel()
 	flip := func(b []byte, at int64) { b[at] ^= 0x10 }
 	for _, c := range []struct {
 		name   string
