@@ -18,7 +18,8 @@ import (
 //
 //	dead-letter/2026-11-30.jsonl
 //	{"refused":"2026-11-30T...Z","source":"app","topic":"logs","partition":3,"lane":7,"slot":0,"index":42,
-//	 "reason":"...","time_ms":1796000000000,"key":null,"value":"base64"}
+//	 "reason":"...","time_ms":1796000000000,"key":null,"value":"base64",
+//	 "headers":[{"name":"path","value":"base64"}]}
 //
 // A line is durable before the gap that stands for its record, so a crash in
 // between leaves the line there and the record in the spool: refused again, it
@@ -27,17 +28,23 @@ import (
 type deadLetters struct{ dir string }
 
 type deadLetterLine struct {
-	Refused   time.Time `json:"refused"`
-	Source    string    `json:"source"`
-	Topic     string    `json:"topic"`
-	Partition int32     `json:"partition"`
-	Lane      uint32    `json:"lane"`
-	Slot      uint32    `json:"slot"`
-	Index     uint64    `json:"index"`
-	Reason    string    `json:"reason"`
-	TimeMs    int64     `json:"time_ms"`
-	Key       []byte    `json:"key"` // null: none
-	Value     []byte    `json:"value"`
+	Refused   time.Time    `json:"refused"`
+	Source    string       `json:"source"`
+	Topic     string       `json:"topic"`
+	Partition int32        `json:"partition"`
+	Lane      uint32       `json:"lane"`
+	Slot      uint32       `json:"slot"`
+	Index     uint64       `json:"index"`
+	Reason    string       `json:"reason"`
+	TimeMs    int64        `json:"time_ms"`
+	Key       []byte       `json:"key"` // null: none
+	Value     []byte       `json:"value"`
+	Headers   []headerLine `json:"headers,omitempty"`
+}
+
+type headerLine struct {
+	Name  string `json:"name"`
+	Value []byte `json:"value"`
 }
 
 const (
@@ -52,6 +59,9 @@ func (l deadLetters) write(lane uint32, d *kafka.DeadLetter, now time.Time, byte
 		Reason: d.Reason, TimeMs: d.Time, Value: d.Value}
 	if d.HasKey {
 		line.Key = append([]byte{}, d.Key...)
+	}
+	for i := range d.Headers {
+		line.Headers = append(line.Headers, headerLine{string(d.Headers[i].Key), d.Headers[i].Value})
 	}
 	text, err := json.Marshal(&line)
 	if err != nil {

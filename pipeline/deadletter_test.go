@@ -25,7 +25,7 @@ func TestDeadLetters(t *testing.T) {
 		}
 		return place
 	}
-	first := write(day, kafka.DeadLetter{Source: "app", Topic: "logs", Partition: 3, Slot: 1, Index: 41, Time: 5, Value: []byte("\xff\nno text"), Reason: "too large"})
+	first := write(day, kafka.DeadLetter{Source: "app", Topic: "logs", Partition: 3, Slot: 1, Index: 41, Time: 5, Value: []byte("\xff\nno text"), Headers: []kafka.RecordHeader{{Key: []byte("path"), Value: []byte("/a\xff")}}, Reason: "too large"})
 	if first != "dead-letter/2026-11-30.jsonl:0" {
 		t.Errorf("place %q", first)
 	}
@@ -60,7 +60,7 @@ func TestDeadLetters(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &a); err != nil {
 		t.Fatal(err)
 	}
-	if string(a.Value) != "\xff\nno text" || a.Key != nil || a.Lane != 7 || a.Index != 41 || a.Partition != 3 || a.TimeMs != 5 || !a.Refused.Equal(day) {
+	if string(a.Value) != "\xff\nno text" || a.Key != nil || a.Lane != 7 || a.Index != 41 || a.Partition != 3 || a.TimeMs != 5 || len(a.Headers) != 1 || a.Headers[0].Name != "path" || string(a.Headers[0].Value) != "/a\xff" || !a.Refused.Equal(day) {
 		t.Errorf("%+v", a)
 	}
 	if err := json.Unmarshal([]byte(lines[2]), &b); err != nil || b.Index != 42 || b.Key == nil || len(b.Key) != 0 {

@@ -26,7 +26,11 @@ type forms struct {
 // newForms has one source for dir/*.log*; keys are further lines of it.
 func newForms(t *testing.T, keys string) *forms {
 	t.Helper()
-	b := embedded(t, 1)
+	return newFormsOn(t, embedded(t, 1), keys)
+}
+
+func newFormsOn(t *testing.T, b *brokers, keys string) *forms {
+	t.Helper()
 	dir := filepath.Join(t.TempDir(), "logs")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -36,6 +40,8 @@ func newForms(t *testing.T, keys string) *forms {
 	f.agent = kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: config})
 	return f
 }
+
+func (f *forms) spoolDir() string { return filepath.Join(f.dir, "..", "spool") }
 
 func (f *forms) write(name, text string) {
 	f.t.Helper()
@@ -92,7 +98,7 @@ func (f *forms) stop() {
 // wantReason compares how many records were changed or dropped for a reason.
 func (f *forms) wantReason(reason string, want float64) {
 	f.t.Helper()
-	bySource, _ := statsOf(f.t, filepath.Join(f.dir, "..", "spool"))["records"].(map[string]any)
+	bySource, _ := statsOf(f.t, f.spoolDir())["records"].(map[string]any)
 	app, _ := bySource["app"].(map[string]any)
 	if app[reason] != want {
 		f.t.Errorf("%s: %v records, want %v", reason, app[reason], want)

@@ -219,8 +219,8 @@ func fillSpool(t *testing.T, dir, topic string, at time.Time, count int) (lines 
 	return lines
 }
 
-// A compacted topic takes no record without a key: nothing is dropped, and all goes on by itself once it is changed.
-func TestRecutRealCompacted(t *testing.T) {
+// C159: a compacted topic takes no record without a key: nothing is dropped, and all goes on by itself once it is changed.
+func TestC159Compacted(t *testing.T) {
 	for name, lines := range map[string]int{"alone": 1, "among-others": 500} {
 		t.Run(name, func(t *testing.T) {
 			ground{partitions: 1, settings: map[string]string{"cleanup.policy": "compact"}}.asBoth(t, func(t *testing.T, w *secured) {
@@ -239,4 +239,12 @@ func TestRecutRealCompacted(t *testing.T) {
 			})
 		})
 	}
+	t.Run("with-keys", func(t *testing.T) {
+		g := ground{partitions: 1, settings: map[string]string{"cleanup.policy": "compact"}, defaults: "  linger: 200ms\n  key: path\n"}
+		g.asBoth(t, func(t *testing.T, w *secured) {
+			w.writer.Write(500)
+			w.agent.Start()
+			w.check()
+		})
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,6 +103,10 @@ type deadLetter struct {
 	Source, Reason string
 	Index          uint64
 	Value          []byte
+	Headers        []struct {
+		Name  string
+		Value []byte
+	}
 }
 
 func (w *world) deadLetters() (all []deadLetter) {
@@ -130,7 +135,8 @@ func (w *world) deadLetters() (all []deadLetter) {
 	return all
 }
 
-func TestRecutBatchTooLarge(t *testing.T) {
+// C155: batches are larger than the topic takes, whether its limit may be read or must be learnt.
+func TestC155BatchTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("readable=%t", readable), func(t *testing.T) {
@@ -161,11 +167,14 @@ func TestRecutBatchTooLarge(t *testing.T) {
 	}
 }
 
-func TestRecutOneRecordTooLarge(t *testing.T) {
+// C154: single records are larger than the topic takes. They are kept as dead letters, and what is around them arrives.
+func TestC154OneRecordTooLarge(t *testing.T) {
 	t.Parallel()
 	for _, readable := range []bool{true, false} {
 		t.Run(fmt.Sprintf("readable=%t", readable), func(t *testing.T) {
-			w := newWorld(t, limited(t, 100_000, readable), kafkatest.WriterOptions{})
+			b := limited(t, 100_000, readable)
+			b.defaults = "  linger: 200ms\n  headers: [path, offset]\n"
+			w := newWorld(t, b, kafkatest.WriterOptions{})
 			written := w.mixed("mixed", 300, 200, 300_000, 0, 100, 101, 299)
 			w.agent.Start()
 			w.arrived(written)
@@ -177,6 +186,16 @@ func TestRecutOneRecordTooLarge(t *testing.T) {
 			for i, n := range []int{0, 100, 101, 299} {
 				if want := string(kafkatest.AppendLine(nil, "large", n, 300_000)); string(letters[i].Value) != want || letters[i].Source != "app" || letters[i].Index != uint64(n+i) {
 					t.Errorf("letter %d: %d bytes, index %d, of %s", i, len(letters[i].Value), letters[i].Index, letters[i].Source)
+				}
+				path, offset := filepath.Join(w.dir, "logs", "app-mixed.log"), fmt.Sprint(201*n+300_001*i)
+				if h := letters[i].Headers; len(h) != 2 || string(h[0].Value) != path || string(h[1].Value) != offset {
+					t.Errorf("letter %d: headers %+v", i, h)
+				}
+				if text := fmt.Sprintf("path=%q offset=%s", path, offset); !strings.Contains(w.agent.Log(), text) {
+					t.Errorf("the log does not say %s", text)
+				}
+				if strings.Contains(w.agent.Log(), string(letters[i].Value[:100])) {
+					t.Error("the log shows the record")
 				}
 			}
 			w.wantStat("dead_letters", 4)

@@ -48,8 +48,19 @@ type DeadLetter struct {
 	Key       []byte
 	HasKey    bool
 	Value     []byte
+	Headers   []RecordHeader
 	TooLarge  bool   // else: invalid
 	Reason    string // the broker's words
+}
+
+// header is the value of the first header of a name; nil: there is none. Records have some if their source's config says so.
+func (d *DeadLetter) header(name string) []byte {
+	for i := range d.Headers {
+		if string(d.Headers[i].Key) == name {
+			return d.Headers[i].Value
+		}
+	}
+	return nil
 }
 
 // Replaced is the answer to a Replacement.

@@ -182,6 +182,9 @@ func (q *cutting) deadLetter() *DeadLetter {
 	r := q.tool.record(0)
 	d := &DeadLetter{Source: q.info.Block, Topic: q.info.Topic, Partition: q.partition, Slot: q.info.Slot, Index: q.ref.First, Time: r.Time,
 		Key: r.Key, HasKey: r.HasKey, Value: r.Value, TooLarge: q.action.Cut == CutSize}
+	r.EachHeader(func(key string, value []byte) {
+		d.Headers = append(d.Headers, RecordHeader{Key: []byte(key), Value: value})
+	})
 	if err := kerr.ErrorForCode(q.fault.code); err != nil {
 		d.Reason = err.Error()
 	}
@@ -235,7 +238,8 @@ func (s *Sink) replaced(r *row, done *Replaced) {
 	case ev.Dead:
 		s.stats.deadLetters.Add(1)
 		s.log.Error("a record is refused by its topic for good; it is kept as a dead letter", "topic", r.info.Topic, "partition", r.lane.Partition(),
-			"source", r.info.Block, "slot", SlotName(r.info.Slot), "lane", r.info.ID, "index", old.First, "bytes", len(x.made.Dead.Value), "reason", x.made.Dead.Reason, "place", done.Place)
+			"source", r.info.Block, "slot", SlotName(r.info.Slot), "lane", r.info.ID, "index", old.First, "bytes", len(x.made.Dead.Value), "reason", x.made.Dead.Reason, "place", done.Place,
+			"path", string(x.made.Dead.header("path")), "offset", string(x.made.Dead.header("offset")))
 	case ev.Same:
 		s.warn("the times of a batch lie further apart than its topic takes; they are made one", "topic", r.info.Topic, "source", r.info.Block, "records", old.Count)
 	default:
