@@ -13,43 +13,75 @@ import (
 	"shipper/spool"
 )
 
-// fillSmall makes a spool of many batches of one line each, and returns their lines by lane.
-func fillSmall(t *testing.T, dir, topic string, lanes, lines int) map[string][]string {
+// spoolMaker fills a spool as an agent would have.
+type spoolMaker struct {
+	t          *testing.T
+	log        *spool.Log
+	compressor *kafka.Compressor
+	lanes      *spool.Commit // nil: they are in it
+}
+
+func makeSpool(t *testing.T, dir string, codec kafka.Codec, lanes ...spool.Lane) *spoolMaker {
 	t.Helper()
 	log, _, err := spool.Open(spool.Options{Dir: dir, MaxBytes: 512 << 20, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	compressor, err := kafka.NewCompressor(kafka.LZ4, 0)
+	compressor, err := kafka.NewCompressor(codec, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	written := map[string][]string{}
-	c := &spool.Commit{}
-	for lane := range lanes {
-		c.Lanes = append(c.Lanes, spool.Lane{ID: uint32(lane + 1), Block: "app", Topic: topic, Slot: uint32(lane)})
+	return &spoolMaker{t, log, compressor, &spool.Commit{Lanes: lanes}}
+}
+
+// batch is one of these lines of a lane, 10 ms apart from at on.
+func (m *spoolMaker) batch(lane uint32, first int, at time.Time, lines ...string) spool.Batch {
+	var b kafka.Builder
+	b.Reset(make([]byte, 0, 256*len(lines)))
+	for _, line := range lines {
+		b.Append(at.UnixMilli(), nil, []byte(line), false)
+		at = at.Add(10 * time.Millisecond)
 	}
+	var s kafka.Sealed
+	m.compressor.Seal(&b, nil, &s)
+	return spool.Batch{Lane: lane, First: uint64(first), Count: s.Count, MaxTime: s.MaxTime, Header: s.Header, Records: s.Records, RecordsCRC: s.RecordsCRC}
+}
+
+func (m *spoolMaker) append(batches ...spool.Batch) {
+	m.t.Helper()
+	if _, err := m.log.Append(nil, batches, m.lanes); err != nil {
+		m.t.Fatal(err)
+	}
+	m.lanes = nil
+}
+
+func (m *spoolMaker) close() {
+	m.t.Helper()
+	if err := m.log.Close(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// fillSmall makes a spool of many batches of one line each, and returns their lines by lane.
+func fillSmall(t *testing.T, dir, topic string, lanes, lines int) map[string][]string {
+	t.Helper()
+	all := make([]spool.Lane, lanes)
+	for i := range all {
+		all[i] = spool.Lane{ID: uint32(i + 1), Block: "app", Topic: topic, Slot: uint32(i)}
+	}
+	m := makeSpool(t, dir, kafka.LZ4, all...)
+	written := map[string][]string{}
 	for n := range lines {
 		batches := make([]spool.Batch, lanes)
-		for lane := range lanes {
-			tag := fmt.Sprintf("lane%d", lane)
-			line := kafkatest.AppendLine(nil, tag, n, 60)
-			written[tag] = append(written[tag], string(line))
-			var b kafka.Builder
-			b.Reset(make([]byte, 0, 256))
-			b.Append(time.Now().UnixMilli(), nil, line, false)
-			var s kafka.Sealed
-			compressor.Seal(&b, nil, &s)
-			batches[lane] = spool.Batch{Lane: uint32(lane + 1), First: uint64(n), Count: 1, MaxTime: s.MaxTime, Header: s.Header, Records: s.Records, RecordsCRC: s.RecordsCRC}
+		for i, lane := range all {
+			tag := fmt.Sprintf("lane%d", i)
+			line := string(kafkatest.AppendLine(nil, tag, n, 60))
+			written[tag] = append(written[tag], line)
+			batches[i] = m.batch(lane.ID, n, time.Now(), line)
 		}
-		if _, err := log.Append(nil, batches, c); err != nil {
-			t.Fatal(err)
-		}
-		c = nil
+		m.append(batches...)
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	m.close()
 	return written
 }
 

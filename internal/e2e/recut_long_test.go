@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -186,36 +185,18 @@ func TestRecutRealFromTheFuture(t *testing.T) {
 // fillSpool makes a spool with count batches of a lane, read at `at`, and returns their lines.
 func fillSpool(t *testing.T, dir, topic string, at time.Time, count int) (lines []string) {
 	t.Helper()
-	log, _, err := spool.Open(spool.Options{Dir: dir, MaxBytes: 512 << 20, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	compressor, err := kafka.NewCompressor(kafka.Zstd, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := spool.Commit{Lanes: []spool.Lane{{ID: 1, Block: "app", Topic: topic}}}
+	m := makeSpool(t, dir, kafka.Zstd, spool.Lane{ID: 1, Block: "app", Topic: topic})
 	var batches []spool.Batch
 	for range count {
-		var b kafka.Builder
-		b.Reset(make([]byte, 0, 1<<20))
 		first := len(lines)
 		for range 100 {
-			line := kafkatest.AppendLine(nil, "spooled", len(lines), 100)
-			lines = append(lines, string(line))
-			b.Append(at.UnixMilli(), nil, line, false)
-			at = at.Add(10 * time.Millisecond)
+			lines = append(lines, string(kafkatest.AppendLine(nil, "spooled", len(lines), 100)))
 		}
-		var s kafka.Sealed
-		compressor.Seal(&b, nil, &s)
-		batches = append(batches, spool.Batch{Lane: 1, First: uint64(first), Count: s.Count, MaxTime: s.MaxTime, Header: s.Header, Records: s.Records, RecordsCRC: s.RecordsCRC})
+		batches = append(batches, m.batch(1, first, at, lines[first:]...))
+		at = at.Add(time.Second)
 	}
-	if _, err := log.Append(nil, batches, &c); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	m.append(batches...)
+	m.close()
 	return lines
 }
 
