@@ -220,8 +220,26 @@ func (r *reader) takeRecords(of *openFile, s *record.Stream, now time.Time) bool
 	}
 }
 
+// timesMovedPause is the least between two warnings of one source.
+const timesMovedPause = time.Hour
+
+// tellTimesMoved warns of n records, once for all readers.
+func (r *reader) tellTimesMoved(block int, n uint64) {
+	told, now := &r.intakes[block].timesMoved, int64(time.Since(r.start))
+	last := told.Load()
+	if last > 0 && now-last < int64(timesMovedPause) || !told.CompareAndSwap(last, now) {
+		return
+	}
+	s := &r.cfg.Sources[block]
+	r.log.Warn("records tell times outside timestamp.max_age and max_ahead of their source; they get another time, and keep theirs in the header original_time",
+		"source", s.Name, "guard", s.Record.Timestamp.Guard, "records", n, "told_again_after", timesMovedPause)
+}
+
 // publish makes what was counted visible.
 func (r *reader) publish(block int) {
+	if n := r.scratch.record.Counts[record.TimeClamped]; n > 0 {
+		r.tellTimesMoved(block, n)
+	}
 	for i, n := range r.scratch.record.Counts {
 		if n > 0 {
 			r.reasons[block][i].Add(n)

@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -343,4 +345,24 @@ func processorTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Times that the guard moves are told once for a source, whichever reader met them.
+func TestMovedTimesAreToldOnce(t *testing.T) {
+	var told bytes.Buffer
+	intakes := make([]intake, 2)
+	cfg := &Config{Sources: []Source{{Name: "app"}, {Name: "nginx"}}}
+	for range 3 {
+		r := &reader{cfg: cfg, log: slog.New(slog.NewTextHandler(&told, nil)), start: time.Now().Add(-time.Minute), intakes: intakes, reasons: make([]reasonCounts, 2)}
+		for block := range cfg.Sources {
+			r.scratch.record.Counts[record.TimeClamped] = 5
+			r.publish(block)
+		}
+		r.publish(0)
+	}
+	for want, times := range map[string]int{"source=app": 1, "source=nginx": 1, "records=5": 2, "\n": 2} {
+		if n := strings.Count(told.String(), want); n != times {
+			t.Errorf("%q is there %d times, want %d, in %s", want, n, times, told.String())
+		}
+	}
 }

@@ -11,6 +11,7 @@ type intake struct {
 	paused     atomic.Bool  // its lines find no room in the spool: its files are left alone
 	kept       int64        // bytes of the spool that are its own; never changes
 	spoolBytes atomic.Int64 // its lines in the spool that are still to be sent, about
+	timesMoved atomic.Int64 // when it was told that times of its records are out of bounds, in ns since the start; 0: never
 }
 
 // shares divides a spool among source blocks, so that one of them that floods

@@ -17,6 +17,7 @@ type metrics struct {
 	snapshot func() statsReply
 	descs    []*prometheus.Desc // by field of statsReply; nil: no number
 	kinds    []prometheus.ValueType
+	records  *prometheus.Desc
 }
 
 func metricsHandler(snapshot func() statsReply) http.Handler {
@@ -35,6 +36,7 @@ func metricsHandler(snapshot func() statsReply) http.Handler {
 			m.descs[i] = nil
 		}
 	}
+	m.records = prometheus.NewDesc("shipper_records_total", "Records that were dropped or changed, as in GET /stats.", []string{"source", "reason"}, nil)
 	r := prometheus.NewRegistry()
 	r.MustRegister(m)
 	return promhttp.HandlerFor(r, promhttp.HandlerOpts{})
@@ -47,11 +49,18 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 			out <- d
 		}
 	}
+	out <- m.records
 }
 
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(out chan<- prometheus.Metric) {
-	v := reflect.ValueOf(m.snapshot())
+	s := m.snapshot()
+	for source, reasons := range s.Records {
+		for reason, n := range reasons {
+			out <- prometheus.MustNewConstMetric(m.records, prometheus.CounterValue, float64(n), source, reason)
+		}
+	}
+	v := reflect.ValueOf(s)
 	for i, d := range m.descs {
 		if d == nil {
 			continue

@@ -8,7 +8,8 @@ import (
 )
 
 func TestMetrics(t *testing.T) {
-	s := statsReply{UptimeSeconds: 1.5, LinesRead: 42, Files: 7, SpoolFull: true}
+	s := statsReply{UptimeSeconds: 1.5, LinesRead: 42, Files: 7, SpoolFull: true,
+		Records: map[string]map[string]uint64{"app": {"excluded": 3, "redacted": 1}, "nginx": {"excluded": 5}}}
 	w := httptest.NewRecorder()
 	metricsHandler(func() statsReply { return s }).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	text := w.Body.String()
@@ -18,6 +19,10 @@ func TestMetrics(t *testing.T) {
 		"shipper_uptime_seconds 1.5\n",
 		"shipper_spool_full 1\n",
 		"shipper_inotify 0\n",
+		"# TYPE shipper_records_total counter\n",
+		`shipper_records_total{reason="excluded",source="app"} 3` + "\n",
+		`shipper_records_total{reason="redacted",source="app"} 1` + "\n",
+		`shipper_records_total{reason="excluded",source="nginx"} 5` + "\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
@@ -29,7 +34,7 @@ func TestMetrics(t *testing.T) {
 			numbers++
 		}
 	}
-	if got := strings.Count(text, "# TYPE shipper_"); got != numbers {
-		t.Errorf("%d metrics for %d counters", got, numbers)
+	if got := strings.Count(text, "# TYPE shipper_"); got != numbers+1 {
+		t.Errorf("%d metrics for %d counters and the records", got, numbers)
 	}
 }

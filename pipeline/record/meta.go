@@ -16,7 +16,7 @@ type Labels struct{ Namespace, Pod, Container string }
 // LabelsOf takes labels from the two forms of paths that a kubelet makes:
 //
 //	.../pods/NAMESPACE_POD_UID/CONTAINER/N.log, also with what rotation puts behind it
-//	.../containers/POD_NAMESPACE_CONTAINER-ID.log
+//	.../POD_NAMESPACE_CONTAINER-ID.log, wherever /var/log/containers is found
 func LabelsOf(path string) (l Labels) {
 	dir, file := filepath.Split(path)
 	parts := strings.Split(strings.Trim(dir, "/"), "/")
@@ -26,15 +26,26 @@ func LabelsOf(path string) (l Labels) {
 			return Labels{Namespace: names[0], Pod: names[1], Container: parts[n-1]}
 		}
 	}
-	if n := len(parts); n >= 1 && parts[n-1] == "containers" {
-		name, _, _ := strings.Cut(file, ".log")
-		names := strings.Split(name, "_")
-		if at := strings.LastIndexByte(name, '-'); len(names) == 3 && at > 0 && len(name)-at-1 == 64 {
-			id := len(names[2]) - 65
-			return Labels{Namespace: names[1], Pod: names[0], Container: names[2][:max(0, id)]}
-		}
+	name, _, _ := strings.Cut(file, ".log")
+	names := strings.Split(name, "_")
+	if len(names) != 3 {
+		return Labels{}
 	}
-	return Labels{}
+	const idBytes = 64
+	container, id, ok := cutLast(names[2], '-')
+	if !ok || len(id) != idBytes || strings.Trim(id, "0123456789abcdef") != "" {
+		return Labels{}
+	}
+	return Labels{Namespace: names[1], Pod: names[0], Container: container}
+}
+
+// cutLast is strings.Cut at the last sep.
+func cutLast(s string, sep byte) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+1:], true
 }
 
 // attrs are what is the same for all records of a path.
@@ -144,9 +155,9 @@ func (f *Format) headerBytesMax() int {
 	return n
 }
 
-// makeHeaders appends the headers of u. original, if not 0, is the time that its line says, in ms.
-func (s *Stream) makeHeaders(u *unit, original int64) {
-	if len(s.f.headers) == 0 && len(s.f.cfg.StaticHeaders) == 0 && original == 0 {
+// makeHeaders appends the headers of u. found is the time that its line says, in ms, and told if it was moved.
+func (s *Stream) makeHeaders(u *unit, found int64, moved bool) {
+	if len(s.f.headers) == 0 && len(s.f.cfg.StaticHeaders) == 0 && !moved {
 		return
 	}
 	sc := s.sc
@@ -164,9 +175,9 @@ func (s *Stream) makeHeaders(u *unit, original int64) {
 			sc.headers = append(sc.headers, Header{headerBytes[h], u.time[:min(len(u.time), 64)]})
 		}
 	}
-	if original != 0 {
+	if moved {
 		from := len(sc.numbers)
-		sc.numbers = time.UnixMilli(original).UTC().AppendFormat(sc.numbers, time.RFC3339Nano)
+		sc.numbers = time.UnixMilli(found).UTC().AppendFormat(sc.numbers, time.RFC3339Nano)
 		sc.headers = append(sc.headers, Header{originalTime, sc.numbers[from:]})
 	}
 	s.rec.Headers = sc.headers
@@ -236,7 +247,7 @@ func (f *Format) compileKey() (err error) {
 	return err
 }
 
-// makeKey makes the key. Without a field that it names there is none.
+// makeKey makes the key. Without a field that it names, or with null in it, there is none; an empty text is a key like any other.
 func (s *Stream) makeKey(u *unit, text []byte) {
 	sc := s.sc
 	sc.key = sc.key[:0]
@@ -246,7 +257,7 @@ func (s *Stream) makeKey(u *unit, text []byte) {
 			sc.key = append(sc.key, g.text...)
 		case "field":
 			raw, ok := lookUp(text, g.field)
-			if !ok {
+			if !ok || string(raw) == "null" {
 				s.note(NoKey)
 				return
 			}
@@ -266,7 +277,7 @@ func (s *Stream) makeKey(u *unit, text []byte) {
 	s.rec.Key, s.rec.HasKey = sc.key[:min(len(sc.key), keyBytesMax)], true
 }
 
-// What a template may make a topic of. A path tells them, and who may make directories there; never what is in a line.
+// What a template may make a topic of. A path tells them, and who may make files there; never what is in a line.
 var topicAttributes = []string{"host", "source", "namespace", "pod", "container"}
 
 const topicBytesMax = 249

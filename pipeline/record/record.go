@@ -197,7 +197,7 @@ const (
 	Repaired                    // bytes that are not UTF-8 were replaced in its envelope
 	NoTime                      // no time was found in it: it has the time it was read
 	TimeClamped                 // its time was outside what timestamp allows
-	NoKey                       // the field for its key was not there
+	NoKey                       // the field for its key was not there, or null
 	reasons
 )
 

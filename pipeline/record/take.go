@@ -98,12 +98,12 @@ func (s *Stream) render(u *unit, text []byte, now time.Time) {
 		text = s.redacted(text)
 	}
 	s.rec = Record{Value: text}
-	at, original := s.timeOf(u, text, now)
+	at, found, moved := s.timeOf(u, text, now)
 	s.rec.TimeMs = at
 	if len(s.f.key) > 0 {
 		s.makeKey(u, text)
 	}
-	s.makeHeaders(u, original)
+	s.makeHeaders(u, found, moved)
 	if s.f.envelope != nil {
 		s.rec.Value = s.wrap(u, text)
 	}

@@ -2,7 +2,6 @@ package record
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -104,12 +103,12 @@ func checkLayout(layout string) error {
 	return nil
 }
 
-// timeOf is the record's time in ms; original is the time that was found, if it was not kept, else 0.
-func (s *Stream) timeOf(u *unit, text []byte, now time.Time) (ms, original int64) {
+// timeOf is the record's time in ms; found is what it says itself, which was not kept if moved.
+func (s *Stream) timeOf(u *unit, text []byte, now time.Time) (ms, found int64, moved bool) {
 	r := &s.f.time
 	read := now.UnixMilli()
 	if r.from == timeRead {
-		return read, 0
+		return read, read, false
 	}
 	var at []byte
 	switch r.from {
@@ -129,36 +128,33 @@ func (s *Stream) timeOf(u *unit, text []byte, now time.Time) (ms, original int64
 		at = u.time
 	}
 	found, ok := r.parse(at, now)
-	if !ok {
-		s.note(NoTime)
-		return read, 0
-	}
-	if !r.guards {
-		return found, 0
-	}
-	c := &s.f.cfg.Timestamp
-	low, high := read-c.MaxAge.Milliseconds(), read+c.MaxAhead.Milliseconds()
 	kept := found
-	if c.MaxAge > 0 {
-		kept = max(kept, low)
+	if c := &s.f.cfg.Timestamp; ok && r.guards {
+		if c.MaxAge > 0 {
+			kept = max(kept, read-c.MaxAge.Milliseconds())
+		}
+		if c.MaxAhead > 0 {
+			kept = min(kept, read+c.MaxAhead.Milliseconds())
+		}
 	}
-	if c.MaxAhead > 0 {
-		kept = min(kept, high)
+	if !ok || kept < timeMin || kept >= timeMax {
+		s.note(NoTime)
+		return read, read, false
 	}
 	if kept == found {
-		return found, 0
+		return found, found, false
 	}
 	s.note(TimeClamped)
 	if !r.clamp {
 		kept = read
 	}
-	return kept, found
+	return kept, found, true
 }
 
 const timeBytesMax = 64
 
-// Years that a record may be of: what is outside is no time but garbage.
-const yearMin, yearMax = 1971, 2999
+// Times that a record may have, in ms: of the years 1971 to 2999. What is outside, and what no guard moves, is no time but garbage.
+var timeMin, timeMax = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli(), time.Date(3000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
 // parse reads the time at the start of b.
 func (r *timeRule) parse(b []byte, now time.Time) (ms int64, ok bool) {
@@ -186,34 +182,40 @@ func (r *timeRule) parse(b []byte, now time.Time) (ms int64, ok bool) {
 		return 0, false
 	}
 	if r.noYear {
-		// The year that brings it nearest to now, and no more than a day ahead.
-		local := now.In(r.zone)
-		t = t.AddDate(local.Year(), 0, 0)
-		if t.After(now.Add(24 * time.Hour)) {
-			t = t.AddDate(-1, 0, 0)
-		}
-	}
-	if y := t.Year(); y < yearMin || y > yearMax {
-		return 0, false
+		t = lastOf(t, now.In(r.zone))
 	}
 	return t.UnixMilli(), true
 }
+
+// lastOf gives t, which is of the year 0, the last year that has its day and in which it is no more than a day ahead of now. The
+// year before is not always one: a 29th of February would become a 1st of March.
+func lastOf(t, now time.Time) time.Time {
+	const leapYears = 8 // from one to the next, where a century stands between them
+	for year := now.Year() + 1; year >= now.Year()-leapYears; year-- {
+		if at := t.AddDate(year, 0, 0); at.Day() == t.Day() && !at.After(now.Add(24*time.Hour)) {
+			return at
+		}
+	}
+	return t
+}
+
+// unitMsMax is in the year 10000: more than that is no time, guard or not.
+const unitMsMax = 253_402_300_800_000
 
 func (r *timeRule) parseNumber(b []byte) (ms int64, ok bool) {
 	end := 0
 	for end < len(b) && end < timeBytesMax && (digit(b[end]) || b[end] == '.') {
 		end++
 	}
-	if end == 0 {
+	if end == 0 || end < len(b) && letter(b[end]) { // 1e30
 		return 0, false
 	}
 	x, err := strconv.ParseFloat(string(b[:end]), 64)
-	if err != nil || math.IsInf(x, 0) {
+	if err != nil {
 		return 0, false
 	}
-	ms = int64(x * 1000 / float64(r.unit))
-	if y := time.UnixMilli(ms).UTC().Year(); y < yearMin || y > yearMax {
+	if x = x * 1000 / float64(r.unit); x > unitMsMax {
 		return 0, false
 	}
-	return ms, true
+	return int64(x), true
 }
