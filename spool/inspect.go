@@ -61,10 +61,8 @@ func (l *LaneInfo) Pending() []Ref {
 	})
 }
 
-// Dropped tells whether a gap holds all of a batch.
-func (l *LaneInfo) Dropped(r Ref) bool {
-	return slices.ContainsFunc(l.Gaps, func(g Gap) bool { return g.From <= r.First && r.Next() <= g.To })
-}
+// Dropped tells whether gaps hold all of a batch.
+func (l *LaneInfo) Dropped(r Ref) bool { return dropped(l.Gaps, r.First, r.Next()) }
 
 // PartitionOf is where a record is or was sent to; -1: not known any more.
 func (l *LaneInfo) PartitionOf(index uint64) int32 {

@@ -180,6 +180,7 @@ func TestSettleLane(t *testing.T) {
 		{"hole up to the next index", 10, []Ref{{First: 10, Count: 5}}, nil, []Identity{old}, 10, []Identity{old, fresh(20)}, 1},
 		{"a gap is no hole", 10, []Ref{{First: 10, Count: 5}, {First: 16, Count: 4}}, []Gap{{Lane: 1, From: 15, To: 16}}, []Identity{old}, 10, []Identity{old, fresh(16)}, 0},
 		{"a dropped batch is not live", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 5}}, []Gap{{Lane: 1, From: 15, To: 20}}, []Identity{old}, 10, []Identity{old, fresh(20)}, 0},
+		{"gaps where its halves were drop a batch", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 2}, {First: 17, Count: 3}}, []Gap{{Lane: 1, From: 15, To: 16}, {Lane: 1, From: 16, To: 17}}, []Identity{old}, 10, []Identity{old, fresh(17)}, 0},
 		{"an early identity goes", 10, []Ref{{First: 10, Count: 5}, {First: 15, Count: 5}}, nil, []Identity{old, fresh(17)}, 10, []Identity{old, fresh(15)}, 0},
 		{"a batch that the head cuts", 10, []Ref{{First: 8, Count: 4}, {First: 12, Count: 8}}, nil, []Identity{old}, 12, []Identity{old, fresh(12)}, 1},
 	} {

@@ -164,9 +164,19 @@ func (l batchList) overlaps(b span) bool {
 	return len(l) > 0 && l[0].First < b.to && b.from < l[len(l)-1].Next()
 }
 
-// drops tells whether a gap holds all of b.
-func (l *lane) drops(b span) bool {
-	return slices.ContainsFunc(l.gaps, func(g Gap) bool { return g.From <= b.from && b.to <= g.To })
+// drops tells whether gaps hold all of b.
+func (l *lane) drops(b span) bool { return dropped(l.gaps, b.from, b.to) }
+
+// dropped tells whether gaps, ascending, hold all of [from, to). One gap need not:
+// of two halves that replaced a batch each may have been dropped, and of all three
+// only the frame of the batch may still be there.
+func dropped(gaps []Gap, from, to uint64) bool {
+	for _, g := range gaps {
+		if g.From <= from && from < g.To {
+			from = g.To
+		}
+	}
+	return from >= to
 }
 
 // eachBatch reads the headers of a segment from the frame at a byte on.
