@@ -15,13 +15,18 @@ type budget struct {
 	total int64
 
 	reserve int64 // left alone by blocks that hold more than a batch
+	part    int64 // of the reserve, of each block: nobody else takes it
 	batch   int64 // the most that one batch takes
 
-	mu   sync.Mutex // guards the rest
-	free int64
-	held []int64                 // by block
-	kept [bufferClasses][][]byte // buffers given back, by class
-	idle int64                   // bytes of kept, never more than free: what is held and kept is within total
+	mu     sync.Mutex              // guards the rest
+	free   int64                   // never less than claims
+	held   []int64                 // by block, but for the loan
+	claims int64                   // what blocks have not taken of their parts
+	stuck  bool                    // groups wait for room in the spool
+	loan   int64                   // what one block holds beyond total, of one batch at most
+	lentTo int                     // that block; -1: none
+	kept   [bufferClasses][][]byte // buffers given back, by class
+	idle   int64                   // bytes of kept, never more than free: what is held and kept is within total
 
 	freed []chan struct{} // one for each reader, told when bytes came back
 }
@@ -50,16 +55,18 @@ func bufferBytes(class int) int64 {
 }
 
 // reserveShare of the budget, or one batch if that is more, is kept for blocks
-// that hold little. A block whose lines find no room holds what it has: without
-// it, the others would wait with it.
+// that hold little, in equal parts. A block whose lines find no room holds what
+// it has: without it, the others would wait with it, for ever if a lane is stuck.
 const reserveShare = 4
 
 // newBudget divides bytes among so many source blocks, of which a batch takes
 // batchMax at most.
 func newBudget(bytes, batchMax int64, blocks int) *budget {
-	b := &budget{total: bytes, free: bytes, batch: batchMax, held: make([]int64, blocks)}
+	b := &budget{total: bytes, free: bytes, batch: batchMax, held: make([]int64, blocks), lentTo: -1}
 	if blocks > 1 {
 		b.reserve = max(bytes/reserveShare, batchMax)
+		b.part = b.reserve / int64(blocks)
+		b.claims = b.part * int64(blocks)
 	}
 	return b
 }
@@ -70,17 +77,50 @@ func batchMemory(n int) int64 {
 	return bufferBytes(bufferClass(n)) + bufferBytes(bufferClass(kafka.SealBytesMax(n)))
 }
 
-// has says whether n bytes are left for a block.
+// has says whether n bytes are left for a block. One that holds nothing while
+// groups wait for room might wait in vain for as much as it wants: it takes what
+// it can get.
 func (b *budget) has(block int, n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.may(block, n)
+	ok, _ := b.may(block, n)
+	return ok || b.stuck && b.held[block] == 0 && b.lentTo != block
 }
 
-// may tells whether a block may take n bytes: the first for one batch, or what
-// leaves the reserve alone.
-func (b *budget) may(block int, n int64) bool {
-	return b.free-n >= b.reserve || b.free >= n && b.held[block]+n <= b.batch
+// may tells whether a block may take n bytes: what leaves the reserve alone, or,
+// up to one batch, what leaves the others their parts of it. A part may be too
+// small for a long line: while groups wait for room, one block at a time is lent
+// what it lacks of one batch, beyond the budget.
+func (b *budget) may(block int, n int64) (ok, lend bool) {
+	if b.free-n >= b.reserve {
+		return true, false
+	}
+	held := b.held[block] + n
+	if b.free-n >= b.claims-b.claim(b.held[block])+b.claim(held) && held <= max(b.batch, b.part) {
+		return true, false
+	}
+	if b.lentTo == block {
+		held += b.loan
+	}
+	return b.stuck && (b.loan == 0 || b.lentTo == block) && held <= b.batch, true
+}
+
+// claim is what a block that holds so much may still take of its part.
+func (b *budget) claim(held int64) int64 { return max(0, b.part-held) }
+
+// hold changes what a block holds.
+func (b *budget) hold(block int, n int64) {
+	b.claims -= b.claim(b.held[block])
+	b.held[block] += n
+	b.claims += b.claim(b.held[block])
+	b.free -= n
+}
+
+// setStuck says whether groups wait for room in the spool.
+func (b *budget) setStuck(stuck bool) {
+	b.mu.Lock()
+	b.stuck = stuck
+	b.mu.Unlock()
 }
 
 // take returns an empty buffer of capacity n or more, or nil if the budget has
@@ -90,15 +130,20 @@ func (b *budget) take(block, n int) []byte {
 	size := bufferBytes(class)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.may(block, size) {
+	ok, lend := b.may(block, size)
+	switch {
+	case !ok:
 		return nil
+	case lend:
+		b.lentTo, b.loan = block, b.loan+size
+	default:
+		b.hold(block, size)
 	}
-	b.free -= size
-	b.held[block] += size
 	if k := len(b.kept[class]); k > 0 {
 		buf := b.kept[class][k-1]
 		b.kept[class] = b.kept[class][:k-1]
 		b.idle -= size
+		b.trim()
 		return buf
 	}
 	b.trim()
@@ -125,11 +170,20 @@ func (b *budget) give(block int, buf []byte) {
 	if bufferBytes(class) != int64(cap(buf)) {
 		panic("BUG: the budget was given a buffer that is none of its own")
 	}
+	size := bufferBytes(class)
 	b.mu.Lock()
-	b.free += bufferBytes(class)
-	b.held[block] -= bufferBytes(class)
-	b.idle += bufferBytes(class)
+	if b.lentTo == block { // first of all it pays back
+		paid := min(size, b.loan)
+		b.hold(block, paid-size)
+		if b.loan -= paid; b.loan == 0 {
+			b.lentTo = -1
+		}
+	} else {
+		b.hold(block, -size)
+	}
+	b.idle += size
 	b.kept[class] = append(b.kept[class], buf[:0])
+	b.trim()
 	b.mu.Unlock()
 	for _, ready := range b.freed {
 		select {

@@ -38,29 +38,63 @@ func TestBudget(t *testing.T) {
 	})
 }
 
-// Blocks that take all they get and give nothing back leave a batch for each
-// other, as long as that is not in hand twice.
+// Blocks that take all they get and give nothing back leave each other its part.
+// While they wait for room one of those that hold nothing gets a batch, whatever is
+// left, and the next one when that is given back.
 func TestBudgetReserve(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batch := int64(rapid.IntRange(1, 4).Draw(t, "batch MiB")) << 20
-		blocks := rapid.IntRange(2, 5).Draw(t, "blocks")
+		blocks := rapid.IntRange(2, 8).Draw(t, "blocks")
+		greedy := rapid.IntRange(1, blocks-1).Draw(t, "greedy")
 		b := newBudget(8<<20, batch, blocks)
-		for range rapid.IntRange(0, 100).Draw(t, "steps") {
-			b.take(rapid.IntRange(0, blocks-2).Draw(t, "block"), rapid.IntRange(1, 1<<20).Draw(t, "bytes"))
+		for range rapid.IntRange(0, 200).Draw(t, "steps") {
+			b.take(rapid.IntRange(0, greedy-1).Draw(t, "block"), rapid.IntRange(1, 1<<20).Draw(t, "bytes"))
 		}
-		greedy := 0
-		for _, held := range b.held[:blocks-1] {
-			if held > batch {
-				greedy++
+		if b.free < b.claims || b.claims < b.part*int64(blocks-greedy) {
+			t.Fatalf("%d bytes are left of %d, of which the blocks have %d to claim", b.free, b.total, b.claims)
+		}
+		for block := greedy; block < blocks; block++ {
+			for left := b.part; left >= 5<<10; left -= 5 << 10 {
+				if b.take(block, 5<<10) == nil {
+					t.Fatalf("block %d lacks %d bytes of its part of %d", block, left, b.part)
+				}
 			}
 		}
-		if greedy == blocks-1 && b.free < b.reserve-batch*int64(blocks-1) || b.free < 0 {
-			t.Fatalf("%d bytes are left of %d, the reserve is %d", b.free, b.total, b.reserve)
-		}
-		if b.free >= batch && b.take(blocks-1, int(batch)) == nil {
-			t.Fatalf("%d bytes are free and a block with nothing gets none", b.free)
-		}
 	})
+}
+
+func TestBudgetLends(t *testing.T) {
+	b := newBudget(8<<20, 4<<20, 4)
+	for block := range 2 {
+		for _, n := range []int{1 << 20, 100 << 10, bufferBytesMin} {
+			for b.take(block, n) != nil {
+			}
+		}
+	}
+	if b.take(2, 2<<20) != nil || b.has(2, 4<<20) {
+		t.Fatal("more than the part")
+	}
+	b.setStuck(true)
+	if !b.has(2, 4<<20) {
+		t.Fatal("it would wait in vain")
+	}
+	lent := [][]byte{b.take(2, 2<<20)}
+	if lent[0] == nil || !b.has(3, 4<<20) || b.take(3, 2<<20) != nil || b.take(3, 900<<10) == nil {
+		t.Fatalf("one batch is lent, to one; parts stay: %+v", b)
+	}
+	lent = append(lent, b.take(2, 2<<20))
+	if lent[1] == nil || b.take(2, bufferBytesMin*300) != nil || b.loan+b.held[2] != 4<<20 {
+		t.Fatalf("a whole batch and no more: %+v", b)
+	}
+	for _, buf := range lent {
+		b.give(2, buf)
+	}
+	if b.loan != 0 || b.held[2] != 0 || b.free < b.claims || b.idle > b.free {
+		t.Fatalf("%+v", b)
+	}
+	if b.take(3, 2<<20) == nil {
+		t.Fatal("the next one gets nothing")
+	}
 }
 
 // One that floods and gives nothing back leaves the reserve alone.

@@ -137,7 +137,9 @@ func (c *committer) park(p *parking, g *group) {
 		}
 	}
 	p.groups = append(p.groups, g)
-	c.parkedGroups++
+	if c.parkedGroups++; c.parkedGroups == 1 {
+		c.budget.setStuck(true)
+	}
 	if g.block >= 0 {
 		c.intakes[g.block].paused.Store(true)
 	}
@@ -172,7 +174,9 @@ func (c *committer) retry(now time.Time) error {
 				resumed = true
 			}
 		}
-		c.parkedGroups -= n
+		if c.parkedGroups -= n; n > 0 && c.parkedGroups == 0 {
+			c.budget.setStuck(false)
+		}
 	}
 	if resumed {
 		c.wakeReaders()
