@@ -39,6 +39,7 @@ type Log struct {
 	state        state
 	segments     []*segment // ascending; the last is written to
 	file         vfs.File   // of the last
+	note         note       // how many records there are, outside of it
 	durable      position   // a sync has returned up to here
 	free         []freeFile
 	freeNext     uint32            // number of the next free file
@@ -111,6 +112,7 @@ func Open(o Options) (*Log, *Recovered, error) {
 		if l.file != nil {
 			err = errors.Join(err, l.file.Close())
 		}
+		err = errors.Join(err, l.note.close())
 		return nil, nil, errors.Join(err, lock.Close())
 	}
 	return l, recovered, nil
@@ -342,6 +344,7 @@ func (l *Log) sync() error {
 			return l.fail(fmt.Errorf("spool: sync segment %d: %w", s.number, err))
 		}
 		l.setDurable(position{s.number, s.end})
+		l.note.write(&l.state.spoolID, l.state.total)
 		l.stats.syncs.Add(1)
 	}
 	if !l.settled {
@@ -385,5 +388,5 @@ func (l *Log) Close() error {
 	if err == nil {
 		err = l.Sync()
 	}
-	return errors.Join(err, l.file.Close(), l.lock.Close())
+	return errors.Join(err, l.file.Close(), l.note.close(), l.lock.Close())
 }

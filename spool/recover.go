@@ -41,6 +41,7 @@ type recovery struct {
 	refs    int           // in all of held
 	damage  []Damage
 	short   uint64 // records that the newest commit counts and nothing else shows
+	cut     Damage // the newest segment's file; Bytes 0: it has its length
 	void    int64
 	look    bool      // only look: nothing on disk changes, and acked batches are listed too
 	told    time.Time // when it was said how far this is
@@ -138,6 +139,7 @@ func (r *recovery) read() error {
 	}
 	r.findDurable()
 	r.replayFrames()
+	r.noteLostEnd()
 	for i, f := range r.found[:r.base] {
 		r.tell(len(r.found) - r.base + i)
 		for fr := range f.scanner.frames(0, f.limit) {
@@ -175,9 +177,7 @@ func (r *recovery) readCheckpoint() error {
 		}
 		r.base = i
 		if missing := r.state.fileBytes - f.fileSize; missing > 0 && i == len(r.found)-1 {
-			// Nothing tells what was in there: all of it is void.
-			r.noteDamage(Damage{Segment: f.number, Position: f.fileSize, Bytes: missing,
-				Reason: "the file was cut short: lines that were in the missing part are read again, and come twice if Kafka has them"})
+			r.cut = Damage{Segment: f.number, Position: f.fileSize, Bytes: missing} // all of it is void
 		}
 		return r.keepListed(segments)
 	}
@@ -396,6 +396,37 @@ func (r *recovery) replayCommit(f *foundSegment, fr *frame) error {
 		r.short = r.state.claimed - r.state.total
 	}
 	return err
+}
+
+// noteLostEnd tells how many records were in the log behind its end: in the missing
+// part of a file, or where a disk lied. Their lines are read again, under new numbers.
+func (r *recovery) noteLostEnd() {
+	total, known := readNote(r.fs, r.path(noteName), &r.state.spoolID)
+	have := max(r.state.total, r.state.claimed)
+	d, again := r.cut, uint64(0)
+	switch {
+	case known && total > have:
+		again = total - have
+	case d.Bytes == 0:
+		return
+	}
+	switch {
+	case d.Bytes == 0:
+		d = Damage{Segment: r.durable.segment, Position: r.durable.byte, Reason: "the disk has lost what it had said is written"}
+	case !known:
+		d.Reason = fmt.Sprintf("the file was cut short, and %s, which says how many records were in it, is missing or damaged too", noteName)
+	default:
+		d.Reason = "the file was cut short"
+	}
+	switch {
+	case !known:
+		d.Reason += ": lines that were behind its end are read again, and those that Kafka has come twice"
+	case again == 0:
+		d.Reason += ": no record was behind its end"
+	default:
+		d.Reason += fmt.Sprintf(": %d records that were behind its end are read again, and those of them that Kafka has come twice", again)
+	}
+	r.noteDamage(d)
 }
 
 func (r *recovery) lane(id uint32) *heldLane {

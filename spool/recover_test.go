@@ -330,7 +330,12 @@ func TestCutShort(t *testing.T) {
 		size   int64
 		damage int
 		next   uint64
-	}{{testSegmentBytes, 0, 4}, {testSegmentBytes - 4096, 1, 4}, {640, 1, 1}} {
+		says   string
+	}{
+		{testSegmentBytes, 0, 4, ""},
+		{testSegmentBytes - 4096, 1, 4, "the file was cut short: no record was behind its end"},
+		{640, 1, 1, "the file was cut short: 3 records that were behind its end are read again, and those of them that Kafka has come twice"},
+	} {
 		after := mem.Kill()
 		f, err := after.OpenFile(name, vfs.Write)
 		if err == nil {
@@ -343,7 +348,7 @@ func TestCutShort(t *testing.T) {
 		if len(r.Damage) != c.damage || r.Lanes[0].Next != c.next {
 			t.Errorf("%d bytes: next %d, %+v", c.size, r.Lanes[0].Next, r.Damage)
 		}
-		if c.damage > 0 && (r.Damage[0].Bytes != testSegmentBytes-c.size || r.Damage[0].Position != c.size) {
+		if c.damage > 0 && (r.Damage[0].Bytes != testSegmentBytes-c.size || r.Damage[0].Position != c.size || r.Damage[0].Reason != c.says) {
 			t.Errorf("%d bytes: %+v", c.size, r.Damage[0])
 		}
 		if err := l.Close(); err != nil {
@@ -354,6 +359,52 @@ func TestCutShort(t *testing.T) {
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// TestLostEnd: a disk forgot what it had said is durable; what it forgot is counted,
+// once. Without the note, or with one of another spool, it cannot be told.
+func TestLostEnd(t *testing.T) {
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	mustAppend(t, l, []Batch{testBatch(1, 0, 1, 100)}, &Commit{Lanes: []Lane{{ID: 1}}})
+	mustSync(t, l)
+	before := mem.Kill()
+	mustAppend(t, l, []Batch{testBatch(1, 1, 5, 100)}, nil)
+	mustSync(t, l)
+	note := make([]byte, noteBytes)
+	f, err := mem.OpenFile("/spool/"+noteName, vfs.Read)
+	if err == nil {
+		err = errors.Join(readFull(f, note, 0), f.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, says := range []string{"the disk has lost what it had said is written: 5 records that were behind its end are read again, and those of them that Kafka has come twice", ""} {
+		if i == 1 {
+			note[0]++
+		}
+		mem := before.Kill()
+		f, err := mem.OpenFile("/spool/"+noteName, vfs.Write)
+		if err == nil {
+			_, err = f.WriteAt(note, 0)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		for again := range 2 {
+			l, r := mustOpen(t, memOptions(mem))
+			got := ""
+			for _, d := range r.Damage {
+				got += d.Reason
+			}
+			if again == 0 && got != says || again == 1 && got != "" {
+				t.Errorf("start %d: %q, want %q", again, got, says)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

@@ -336,6 +336,10 @@ func (r *recovery) tidy() error {
 	if err := r.sync(); err != nil { // not Sync: a start does not copy
 		return err
 	}
+	if err := r.note.open(r.fs, r.path(noteName)); err != nil {
+		r.logger.Warn("spool: the number of records cannot be written down; should a segment be cut short, nobody will know how many come twice", "dir", r.dir, "error", err)
+	}
+	r.note.write(&r.state.spoolID, r.state.total)
 	spares, err := r.ensureSpares()
 	if err != nil {
 		return err
