@@ -48,7 +48,7 @@ type Agent struct {
 	cfg     Config
 	log     *slog.Logger
 	spool   *spool.Log
-	clients []*kafka.Client // ordinary and slow connections
+	clients []*kafka.Client // by connection to a broker
 	sink    *kafka.Sink
 	watcher *tail.Watcher
 	readers []*reader
@@ -103,7 +103,7 @@ func (a *Agent) openKafka() error {
 	if err := codecsOf(&a.cfg); err != nil {
 		return err
 	}
-	for range 2 {
+	for range kafka.ConnectionsMax {
 		c, err := kafka.NewClient(k.ClientConfig(a.log))
 		if err != nil {
 			a.closeKafka()
@@ -120,23 +120,23 @@ func (a *Agent) closeKafka() {
 	}
 }
 
-// transport sends ordinary requests over one client and those of slow lanes
-// over another: kgo has one produce connection per broker and client.
+// transport asks questions over one client, and spreads requests over all: kgo
+// has one produce connection per broker and client.
 func (a *Agent) transport() kafka.Transport {
-	fast, slow := a.clients[0], a.clients[1]
-	return kafka.Transport{Metadata: fast.Metadata, InitProducerID: fast.InitProducerID, EndOfEpoch: fast.EndOfEpoch, EndOffset: fast.EndOffset,
-		ReadBack: fast.ReadBack, MayRead: fast.MayRead, TopicConfig: fast.TopicConfig,
-		Produce: func(broker int32, isSlow bool, r *kafka.ProduceRequest, dst []kafka.PartOutcome) ([]kafka.PartOutcome, error) {
-			if !isSlow {
-				return fast.Produce(broker, r, dst)
+	c := a.clients[0]
+	return kafka.Transport{Metadata: c.Metadata, InitProducerID: c.InitProducerID, EndOfEpoch: c.EndOfEpoch, EndOffset: c.EndOffset,
+		ReadBack: c.ReadBack, MayRead: c.MayRead, TopicConfig: c.TopicConfig,
+		Ping: func(ctx context.Context, broker int32, conn uint8) error { return a.clients[conn].Ping(ctx, broker) },
+		Produce: func(broker int32, conn uint8, r *kafka.ProduceRequest, dst []kafka.PartOutcome) ([]kafka.PartOutcome, error) {
+			if conn == kafka.ConnApart {
+				// This client is seldom used, and asks where brokers are first.
+				ctx, cancel := context.WithTimeout(context.Background(), slowMetadataMax)
+				defer cancel()
+				if _, err := a.clients[conn].Metadata(ctx, []string{}); err != nil {
+					return dst, err
+				}
 			}
-			// This client is seldom used, and asks where brokers are first.
-			ctx, cancel := context.WithTimeout(context.Background(), slowMetadataMax)
-			defer cancel()
-			if _, err := slow.Metadata(ctx, []string{}); err != nil {
-				return dst, err
-			}
-			return slow.Produce(broker, r, dst)
+			return a.clients[conn].Produce(broker, r, dst)
 		}}
 }
 

@@ -26,9 +26,9 @@ import (
 const (
 	disturbPhase = 15 * time.Second
 	disturbRate  = 4_000 // lines per second over the four healthy lanes
-	// A partition that cannot commit holds up the request in which that is found out, and all others of its connection, for
-	// the acks time-out of 10 s. Once, not again and again: then it travels apart.
-	disturbMax = 15 * time.Second
+	// A partition that cannot commit holds up the request in which that is found out for the acks time-out of 10 s, and with
+	// it only what waits for the same followers: nothing of the healthy lanes.
+	disturbMax = 8 * time.Second
 )
 
 // watch collects when the records of a topic arrive, and how old they are then.

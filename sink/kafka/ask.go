@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -21,6 +22,7 @@ type reply struct {
 	cut    *cutReply
 	merged *mergeReply
 	conf   *topicReply
+	alive  *outlet // its broker answered, or not
 	asked  int64
 	err    error
 	what   string // what could not be done
@@ -50,6 +52,9 @@ func (s *Sink) takeReply(p reply) {
 	switch {
 	case p.conf != nil:
 		s.takeConfig(p.conf)
+		return
+	case p.alive != nil:
+		s.takeAlive(&p)
 		return
 	case p.row == nil:
 		s.takeMetadata(p)
@@ -130,21 +135,20 @@ func (s *Sink) probe() {
 // recall takes back the batches that wait for a broker which does not lead
 // their partition any more, so that they need not wait for its time-outs.
 func (s *Sink) recall() {
-	for _, x := range s.lines {
-		left := x.waiting[:0]
-		var moved []*row
-		for _, r := range x.waiting {
-			if route := s.routeOf(r); route.State == RouteOK && route.Leader != x.key.broker {
-				moved = append(moved, r)
-			} else {
-				left = append(left, r)
+	var moved []*row
+	for _, o := range s.outlets {
+		elsewhere := func(r *row) bool {
+			route := s.routeOf(r)
+			if route.State != RouteOK || route.Leader == o.broker {
+				return false
 			}
+			moved = append(moved, r)
+			return true
 		}
-		clear(x.waiting[len(left):])
-		x.waiting = left
-		for _, r := range moved {
-			s.step(r, Event{Kind: EvUnanswered, NotSent: true})
-		}
+		o.waiting, o.apart = slices.DeleteFunc(o.waiting, elsewhere), slices.DeleteFunc(o.apart, elsewhere)
+	}
+	for _, r := range moved {
+		s.step(r, Event{Kind: EvUnanswered, NotSent: true})
 	}
 }
 
@@ -228,21 +232,28 @@ func (s *Sink) askEpochEnd(r *row, a Action) {
 		if err != nil {
 			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
 		}
-		return reply{row: r, ev: Event{Kind: EvEpochEnd, Base: end, Route: a.Route}}
+		return reply{row: r, ev: Event{Kind: EvEpochEnd, Base: end.offset, Parted: end.parted, Route: a.Route}}
 	})
 }
 
-// endOf is the offset behind the last record of a leader epoch, -1 if the
-// leader does not know the epoch (KIP-320).
-func (t *Transport) endOf(ctx context.Context, at Route, topic string, partition, epoch int32) (int64, error) {
-	end, _, code, err := t.EndOfEpoch(ctx, at.Leader, topic, partition, epoch, at.Epoch)
+// epochEnd is what a leader has of a leader epoch: the offset behind its last
+// record, -1 if it does not know the epoch (KIP-320). parted: it has older and
+// newer records, but none of the epoch, and the offset is where the older ones end.
+type epochEnd struct {
+	offset int64
+	parted bool
+}
+
+// endOf asks for the end of a leader epoch.
+func (t *Transport) endOf(ctx context.Context, at Route, topic string, partition, epoch int32) (epochEnd, error) {
+	end, is, code, err := t.EndOfEpoch(ctx, at.Leader, topic, partition, epoch, at.Epoch)
 	if err != nil {
-		return 0, err
+		return epochEnd{}, err
 	}
 	if code != 0 {
-		return 0, fmt.Errorf("OffsetForLeaderEpoch: %w", kerr.ErrorForCode(code))
+		return epochEnd{}, fmt.Errorf("OffsetForLeaderEpoch: %w", kerr.ErrorForCode(code))
 	}
-	return end, nil
+	return epochEnd{end, is >= 0 && is < epoch}, nil
 }
 
 // askReadBack looks for the head in the log, from the last acked end or from
@@ -308,16 +319,47 @@ func (s *Sink) findLoss(r *row) {
 		}
 	}
 	topic, partition, t := r.info.Topic, r.lane.Partition(), &s.cfg.Transport
+	look := s.lastAcked(r)
 	s.question(func(ctx context.Context) reply {
-		ev, err := firstLoss(head, from, held, last, partition, func(epoch int32) (int64, error) {
+		found := false
+		if look != nil {
+			res, err := t.ReadBack(ctx, *look)
+			if err == nil && res.State == Inconclusive && notLeading(res.Code) {
+				err = kerr.ErrorForCode(res.Code)
+			}
+			if err != nil {
+				return reply{row: r, err: err, what: "the log could not be read back", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
+			}
+			found = res.State == Found && res.BaseOffset == last.Base && res.Count == int32(last.Count)
+			// What is read where it was is not ours: then it is gone, whatever the epochs say.
+			last.Firm = last.Firm || !found && res.Code == 0 && (res.State == Absent || res.ReadBytes > 0)
+		}
+		ev, err := firstLoss(head, from, held, last, partition, func(epoch int32) (epochEnd, error) {
 			return t.endOf(ctx, at, topic, partition, epoch)
 		})
 		if err != nil {
 			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
 		}
 		ev.Route = at
+		if found && ev.Lost == last.First { // and only that one was said to be lost
+			ev.Lost, ev.Found = head, true
+		}
 		return reply{row: r, ev: ev}
 	})
+}
+
+// lastAcked is where the last acked batch is if it is not lost: a leader that came
+// and went unseen raises the alarm, too.
+// nil: nobody wants to know, or it may not be read.
+func (s *Sink) lastAcked(r *row) *ReadBackQuery {
+	last := r.lane.last
+	id := r.identityAt(last.First)
+	if !r.alarm || last.Base < 0 || id.ProducerID < 0 || id.Partition != r.lane.Partition() || s.noRead[r.info.Topic] {
+		return nil
+	}
+	own := id.identity()
+	return &ReadBackQuery{Broker: r.loss.Leader, Topic: id.Topic, TopicID: id.TopicID, Partition: id.Partition, CurrentEpoch: r.loss.Epoch,
+		Floor: last.Base, ProducerID: id.ProducerID, Epoch: id.Epoch, BaseSequence: own.Sequence(last.First), BytesMax: 1}
 }
 
 // samePlace says that both identities are of one partition of one topic in one

@@ -17,12 +17,12 @@ const (
 )
 
 // refsShare is how many places one lane may have.
-func (s *Sink) refsShare() int { return max(refsLaneMin, s.refsMax/len(s.rows)) }
+func (s *Sink) refsShare() int { return max(s.refsLane, s.refsMax/len(s.rows)) }
 
 // announce takes a batch that has become durable.
 func (s *Sink) announce(r *row, ref Ref) {
 	n := r.queue.len()
-	if r.more || n >= refsLaneMin && (n >= s.refsShare() || s.refs >= s.refsMax) {
+	if r.more || n >= s.refsLane && (n >= s.refsShare() || s.refs >= s.refsMax) {
 		r.more = true // from the queue's end on
 		return
 	}
@@ -36,8 +36,8 @@ func (s *Sink) refill(r *row) {
 		return
 	}
 	share, n := s.refsShare(), r.queue.len()
-	want := max(refsLaneMin-n, min(share-n, s.refsMax-s.refs))
-	if n > share/2 || want < refsLaneMin/2 {
+	want := max(s.refsLane-n, min(share-n, s.refsMax-s.refs))
+	if n > share/2 || want < s.refsLane/2 {
 		return
 	}
 	r.listing = want

@@ -13,7 +13,7 @@ func TestBacklogBeyondMemory(t *testing.T) {
 		l.sink.refsMax = 200
 		most := l.sink.refsMax + lanes*refsLaneMin
 		produce, next := l.sink.cfg.Transport.Produce, make([]int32, lanes)
-		l.sink.cfg.Transport.Produce = func(broker int32, slow bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
+		l.sink.cfg.Transport.Produce = func(broker int32, conn uint8, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
 			for i := range r.parts {
 				p, sequence := r.parts[i].Partition, int32(binary.BigEndian.Uint32(r.parts[i].Batch[baseSequenceAt:]))
 				if sequence != next[p] {
@@ -21,7 +21,7 @@ func TestBacklogBeyondMemory(t *testing.T) {
 				}
 				next[p] += 100
 			}
-			return produce(broker, slow, r, dst)
+			return produce(broker, conn, r, dst)
 		}
 		offered := uint64(0)
 		// A long outage; then batches that become durable while it is drained.

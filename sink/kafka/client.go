@@ -58,8 +58,8 @@ type ClientConfig struct {
 }
 
 // Client is the transport: connections, version negotiation, TLS, SASL. It wraps one kgo.Client, of whose producer and
-// consumer nothing is in use, and is safe for concurrent use. kgo keeps one produce connection per broker; for the
-// second one that slow partitions need, make a second Client.
+// consumer nothing is in use, and is safe for concurrent use. kgo keeps one produce connection per broker; for
+// others to the same broker, make others of it.
 //
 // Errors of its methods are of the transport; what a broker answers comes as a Kafka error code.
 type Client struct {
@@ -180,6 +180,7 @@ type PartitionMeta struct {
 	Leader      int32 // broker id, -1: none
 	LeaderEpoch int32 // -1: unknown (brokers before 2.1)
 	Code        int16
+	Followers   uint64 // as in Route
 }
 
 // Metadata asks any broker about topics; no topics means the cluster alone. kgo learns the brokers' addresses from the
@@ -257,9 +258,32 @@ func topicMeta(t *kmsg.MetadataResponseTopic) TopicMeta {
 		p := &t.Partitions[i]
 		m.Partitions = append(m.Partitions, PartitionMeta{
 			Partition: p.Partition, Leader: p.Leader, LeaderEpoch: p.LeaderEpoch, Code: p.ErrorCode,
+			Followers: followers(p.Leader, p.ISR),
 		})
 	}
 	return m
+}
+
+func followers(leader int32, inSync []int32) (set uint64) {
+	for _, id := range inSync {
+		if id != leader {
+			set |= 1 << (uint32(id) % 64)
+		}
+	}
+	return set
+}
+
+// Ping asks one broker for nothing, to see whether it answers at all. Where it is, any broker is asked.
+func (c *Client) Ping(ctx context.Context, broker int32) error {
+	if _, err := c.Metadata(ctx, []string{}); err != nil {
+		return err
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.Topics = []kmsg.MetadataRequestTopic{}
+	if _, err := ask[*kmsg.MetadataResponse](ctx, c, broker, req); err != nil {
+		return fmt.Errorf("ask broker %d whether it answers: %w", broker, err)
+	}
+	return nil
 }
 
 // InitProducerID asks any broker for a producer id that nobody had before. It fences nothing and is known to no

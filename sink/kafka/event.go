@@ -33,6 +33,7 @@ type AckedBatch struct {
 	End       int64
 	Epoch     int32
 	Partition int32
+	Firm      bool // no attempt was appended in an older epoch; false: nobody knows
 }
 
 // Route is what metadata say of the lane's partition. AskedAt is when they
@@ -42,6 +43,10 @@ type Route struct {
 	Leader  int32
 	Epoch   int32
 	AskedAt int64 // ms; 0: never
+
+	// Followers has a bit for each of the partition's replicas in sync besides
+	// the leader, its broker id mod 64: an ack waits for them. For the driver.
+	Followers uint64
 }
 
 // RouteState says whether a lane may send to its partition.
@@ -142,9 +147,9 @@ const (
 	EvAnswer                          // Verdict, Base, AppendTime
 	EvUnanswered                      // the request failed; NotSent: none of its bytes left
 	EvAckKept                         // the ack of the batch at head is durable
-	EvEpochEnd                        // Base: end of the epoch asked for, -1 unknown; Route.Epoch: as of the question
+	EvEpochEnd                        // Base: end of the epoch asked for, -1 unknown; Parted; Route.Epoch: as of the question
 	EvReadBack                        // Found, Base or Absent; neither: cannot be told. Route.Epoch as of the question
-	EvLoss                            // Lost, Held, Acked: the answer to FindLoss
+	EvLoss                            // Lost, Held, Acked, Found: the answer to FindLoss
 	EvHeadKept                        // the step back is durable
 	EvQuestionFailed                  // the question asked could not be answered; Cause
 	EvCut                             // Same, Evened, Dead, StepMs: the batches, or the gap, that replace the one at head are durable
@@ -173,6 +178,7 @@ type Event struct {
 	Base        int64
 	AppendTime  int64
 	NotSent     bool
+	Parted      bool // EvEpochEnd: the leader has older and newer records, but none of the epoch
 	Found       bool
 	Absent      bool
 	Lost        uint64     // EvLoss: first index that may be lost; head or more: none
@@ -194,7 +200,7 @@ const (
 	ActPersistIdentity                   // write Identity; EvIdentityKept
 	ActAskEpochEnd                       // OffsetForLeaderEpoch(Acked.Epoch); EvEpochEnd or EvQuestionFailed
 	ActReadBack                          // look for Batch under Identity in the log; EvReadBack or EvQuestionFailed
-	ActFindLoss                          // find the first acked batch that the leader lacks; EvLoss or EvQuestionFailed
+	ActFindLoss                          // find the first acked batch that the leader lacks, and if Acked has a Count, whether there is one: that is the last; EvLoss or EvQuestionFailed
 	ActSend                              // send Batch under Identity; EvAnswer or EvUnanswered
 	ActAck                               // write Acked; EvAckKept. Everything below Acked.Next() is done
 	ActMoveHead                          // write the head's step back to Index, below which Acked is the last ack, and Top, where it began; EvHeadKept, then offer from there

@@ -63,6 +63,7 @@ type Lane struct {
 	countedTries uint16 // tries when they were
 	refused      bool   // by sequence, in refusedEpoch
 	refusedEpoch int32
+	alarm        bool // rule 3 calls for a loss, which may be none
 	regress      bool // a base offset below the last acked end awaits rule 3
 
 	// Of a batch that is refused for what is in it; see lane_refused.go.
@@ -515,7 +516,7 @@ func (l *Lane) success(ev *Event, a *Actions) {
 			a.report(ReportShifted, l.head, l.batch.Next(), 0)
 		}
 	}
-	l.ack(ev.Base, l.flightEpoch, a)
+	l.ack(ev.Base, l.flightEpoch, first, a)
 }
 
 // duplicate says that the answer speaks of an attempt from before the head was
@@ -527,8 +528,10 @@ func (l *Lane) duplicate(ev *Event) bool {
 	return dated && l.tries == l.countedTries+1
 }
 
-func (l *Lane) ack(base int64, epoch int32, a *Actions) {
+func (l *Lane) ack(base int64, epoch int32, only bool, a *Actions) {
 	l.pending = AckedBatch{Batch: l.batch, Base: base, End: base + int64(l.batch.Count), Epoch: epoch, Partition: l.id.Partition}
+	// All attempts were made behind the ack below, so in its epoch or a later one.
+	l.pending.Firm = only || l.last.Epoch == epoch && l.last.Partition == l.id.Partition && l.head >= l.top
 	if base < 0 {
 		l.pending.Epoch = -1
 	}

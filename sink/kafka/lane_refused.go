@@ -128,7 +128,7 @@ func (l *Lane) questionFailed(ev *Event) {
 	if l.busy == busyCut {
 		l.cut, l.next, limit = CutNone, noIdentity, backoffHeldMs
 	}
-	l.busy = free
+	l.busy, l.alarm = free, false
 	l.fail(ev, ev.Cause, limit)
 }
 

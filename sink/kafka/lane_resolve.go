@@ -7,18 +7,23 @@ func (l *Lane) epochEnd(ev *Event, a *Actions) {
 	l.settle(busyEpoch)
 	switch {
 	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
-	case ev.Base >= 0 && ev.Base < l.last.End:
-		l.regress = false
-		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
+	case ev.Base >= 0 && (ev.Base < l.last.End || ev.Parted):
+		l.alarm = true
+		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Acked: l.last, Route: l.route})
 	default:
 		if ev.Base < 0 {
 			a.report(ReportUnverified, l.head, l.head+1, 0)
 		}
-		l.checked = true
-		if l.regress {
-			l.regress = false
-			l.notOurs(a)
-		}
+		l.allThere(a)
+	}
+}
+
+// allThere is the end of a check that finds nothing lost.
+func (l *Lane) allThere(a *Actions) {
+	l.checked = true
+	if l.regress {
+		l.regress = false
+		l.notOurs(a)
 	}
 }
 
@@ -31,7 +36,7 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 		if l.counted > 0 && l.tries == l.countedTries { // it was not sent again since it was counted
 			a.report(ReportNotDoubled, l.head, l.batch.Next(), 0)
 		}
-		l.ack(ev.Base, ev.Route.Epoch, a)
+		l.ack(ev.Base, ev.Route.Epoch, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	default:
 		l.asked = true
@@ -48,6 +53,16 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	if ev.Route.Epoch != l.route.Epoch {
 		return // said by a leader that is none any more: rule 3 asks the new one
 	}
+	alarm := l.alarm
+	l.alarm = false
+	if alarm && ev.Lost >= l.head {
+		if ev.Found {
+			l.last.Epoch, l.last.Firm = l.route.Epoch, false
+		}
+		l.allThere(a)
+		return
+	}
+	l.regress = false
 	end := max(l.top, l.head)
 	if l.doubt {
 		end = max(end, l.batch.Next())

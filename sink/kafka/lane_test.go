@@ -27,9 +27,9 @@ var update = flag.Bool("update", false, "write what the lane does into testdata/
 //	answer NONE base=100 time=1   or the name of any other Kafka error; named: it names records
 //	cut / cut dead / cut same evened step=5s   what replaces the head is durable; dead: a gap; same: the boundaries are; evened: not the times
 //	lost / lost not-sent / lost slow     the request failed
-//	epoch-end 110 epoch=5         -1: not known; epoch of the question
+//	epoch-end 110 epoch=5         -1: not known; epoch of the question; parted: it has none of the epoch asked for
 //	read-back found=110 / absent / unknown
-//	loss from=10 held=0 last=0+10@100/5 epoch=5
+//	loss from=10 held=0 last=0+10@100/5 epoch=5   found: the last acked batch is there
 //	failed   skipped   large   adopt   wait 15s
 //
 // An identity's epoch, if it is not 0, is written bump=1.
@@ -335,13 +335,13 @@ func (s *script) finding(ev *Event, word, first string, a *args) (err error) {
 	ev.Route.Epoch = int32(a.int("epoch", -1))
 	switch word {
 	case "epoch-end":
-		ev.Kind = EvEpochEnd
+		ev.Kind, ev.Parted = EvEpochEnd, a.has("parted")
 		ev.Base, err = strconv.ParseInt(first, 10, 64)
 	case "read-back":
 		ev.Kind, ev.Found, ev.Absent = EvReadBack, a.has("found"), a.has("absent")
 		ev.Base = a.int("found", -1)
 	case "loss":
-		ev.Kind, ev.Acked = EvLoss, a.acked("last")
+		ev.Kind, ev.Acked, ev.Found = EvLoss, a.acked("last"), a.has("found")
 		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
 	case "failed":
 		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
@@ -450,21 +450,37 @@ func (s *script) tell(a Action) string {
 	return fmt.Sprintf("action %d", a.Kind)
 }
 
-// The list of transcripts names each of them, and nothing else.
+// The list of transcripts names each of them, and nothing else, and so it is with the worlds of the model.
 func TestTranscriptsAreListed(t *testing.T) {
 	text, err := os.ReadFile("testdata/lane/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]bool{}
+	listed, worlds := map[string]bool{}, map[string]bool{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(line, "|")
-		if len(cells) != 4 || strings.Contains(cells[1], "---") || strings.TrimSpace(cells[1]) == "rule" {
+		if len(cells) != 5 || strings.Contains(cells[1], "---") || strings.TrimSpace(cells[1]) == "rule" {
 			continue
 		}
 		for name := range strings.SplitSeq(cells[2], ",") {
 			listed[strings.TrimSpace(name)] = true
 		}
+		in := strings.TrimSpace(cells[3])
+		if why, none := strings.CutPrefix(in, "- ("); none && len(why) > 1 {
+			continue
+		}
+		for name := range strings.SplitSeq(in, ";") {
+			worlds[strings.TrimSpace(name)] = true
+		}
+	}
+	for _, w := range modelWorlds {
+		if !worlds[w.name] {
+			t.Errorf("the world %q is in no row", w.name)
+		}
+		delete(worlds, w.name)
+	}
+	for name := range worlds {
+		t.Errorf("there is no world %q", name)
 	}
 	files, err := filepath.Glob("testdata/lane/*.txt")
 	if err != nil {

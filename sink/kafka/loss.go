@@ -10,7 +10,12 @@ package kafka
 // The acks of batches that are no longer held are not known. If the log ends
 // below the first batch that is, then as many records below it are counted as
 // lost as there are offsets in between: never fewer than were ours.
-func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition int32, endOf func(epoch int32) (int64, error)) (Event, error) {
+//
+// A leader whose log parted from ours before an epoch began may go further than
+// our acks of that epoch, with records of others. Then all of these are gone, if
+// one of them is firm: the first ack under an epoch may be of an attempt that was
+// appended in an older one, and answered as a duplicate; those behind it are not.
+func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition int32, endOf func(epoch int32) (epochEnd, error)) (Event, error) {
 	ev := Event{Kind: EvLoss, Lost: head, Held: head, Acked: AckedBatch{Epoch: -1}}
 	for i := len(held) - 1; i >= 0 && held[i].To == ev.Held; i-- {
 		ev.Held = held[i].Ref.First
@@ -25,33 +30,42 @@ func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition i
 	case acks[n-1].Next() == last.Next() && last.Epoch >= 0:
 		acks[n-1] = last // the spool may have lost its entry
 	}
-	ends := map[int32]int64{}
-	for _, x := range acks {
+	ends, err := endsOf(acks, partition, endOf)
+	if err != nil {
+		return Event{}, err
+	}
+	lost, lostEnd := AckedBatch{}, int64(0)
+	for i := len(acks) - 1; i >= 0; i-- {
+		x := &acks[i]
 		if x.Epoch < 0 || x.Partition != partition {
-			continue // proves nothing
-		}
-		end, known := ends[x.Epoch]
-		if !known {
-			var err error
-			if end, err = endOf(x.Epoch); err != nil {
-				return Event{}, err
-			}
-			ends[x.Epoch] = end
-		}
-		if end < 0 || end >= x.End {
-			ev.Acked, from = x, x.Next()
 			continue
 		}
-		ev.Lost = x.First
-		if end < x.Base {
-			ev.Lost -= min(x.First-min(from, x.First), uint64(x.Base-end))
+		e := ends[x.Epoch]
+		end, within := e.offset, e.offset < 0 || e.offset >= x.End
+		if within && !e.gone && ev.Acked.Count == 0 {
+			ev.Acked = *x
 		}
-		if ev.Acked.Next() != ev.Lost && ev.Lost > 0 && end > 0 {
-			// The ack below the loss is not known. That the log goes to `end`
+		switch {
+		case within && e.gone:
+			end = 0 // how far the logs go together is not known
+		case within && (end < 0 || e.parted):
+			continue // it proves nothing of those before it
+		}
+		if within && !e.gone {
+			break // nor is any of ours before it lost: the leader's log is one with that up to there
+		}
+		ev.Lost, ev.Acked, lost, lostEnd = x.First, AckedBatch{Epoch: -1}, *x, end
+	}
+	if ev.Lost < head {
+		from = max(from, min(ev.Acked.Next(), lost.First))
+		if lostEnd < lost.Base {
+			ev.Lost -= min(lost.First-min(from, lost.First), uint64(lost.Base-lostEnd))
+		}
+		if ev.Acked.Next() != ev.Lost && ev.Lost > 0 && lostEnd > 0 {
+			// The ack below the loss is not known. That the log goes to its end
 			// is proof enough of all below it, for the next leader.
-			ev.Acked = AckedBatch{Batch: Batch{First: ev.Lost - 1, Count: 1}, Base: end - 1, End: end, Epoch: x.Epoch, Partition: partition}
+			ev.Acked = AckedBatch{Batch: Batch{First: ev.Lost - 1, Count: 1}, Base: lostEnd - 1, End: lostEnd, Epoch: lost.Epoch, Partition: partition}
 		}
-		break
 	}
 	for i := range held { // a batch is lost as a whole
 		if h := &held[i].Ref; h.First < ev.Lost && ev.Lost < h.Next() {
@@ -59,4 +73,32 @@ func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition i
 		}
 	}
 	return ev, nil
+}
+
+// ackEnd is what the leader has of an epoch of acks. gone: nothing of ours.
+type ackEnd struct {
+	epochEnd
+	gone bool
+}
+
+// endsOf asks for the ends of all epochs of acks that prove something.
+func endsOf(acks []AckedBatch, partition int32, endOf func(epoch int32) (epochEnd, error)) (map[int32]*ackEnd, error) {
+	ends := map[int32]*ackEnd{}
+	for i := range acks {
+		x := &acks[i]
+		if x.Epoch < 0 || x.Partition != partition {
+			continue
+		}
+		end, known := ends[x.Epoch]
+		if !known {
+			e, err := endOf(x.Epoch)
+			if err != nil {
+				return nil, err
+			}
+			end = &ackEnd{epochEnd: e}
+			ends[x.Epoch] = end
+		}
+		end.gone = end.gone || end.parted && end.offset >= x.End && (known || x.Firm)
+	}
+	return ends, nil
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"slices"
 	"testing"
 )
 
@@ -22,6 +23,7 @@ func TestFirstLoss(t *testing.T) {
 		}
 		return list
 	}
+	firm := func(x AckedBatch) AckedBatch { x.Firm = true; return x }
 	none := AckedBatch{Epoch: -1}
 	a, b, c := ack(0, 10, 100, 5), ack(10, 10, 110, 5), ack(20, 10, 120, 6)
 	for _, x := range []struct {
@@ -30,6 +32,7 @@ func TestFirstLoss(t *testing.T) {
 		held       []HeldBatch
 		last       AckedBatch
 		ends       map[int32]int64 // missing: not known to the leader
+		parted     []int32         // of these it has no records
 		lost       uint64
 		heldFrom   uint64
 		acked      AckedBatch
@@ -55,13 +58,20 @@ func TestFirstLoss(t *testing.T) {
 		{name: "ack entry lost, the lane's own counts", head: 20, held: held(a, AckedBatch{Batch: b.Batch, Epoch: -1}), last: b, ends: map[int32]int64{5: 110}, lost: 10, acked: a},
 		{name: "a batch is lost as a whole", head: 20, held: held(AckedBatch{Batch: a.Batch, Epoch: -1}, AckedBatch{Batch: b.Batch, Epoch: -1}), last: ack(19, 1, 119, 5),
 			ends: map[int32]int64{5: 119}, lost: 10, acked: ack(18, 1, 118, 5)},
+		{name: "parted before the epoch, one ack is firm", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 900, 6: 900}, parted: []int32{5, 6},
+			lost: 0, acked: none},
+		{name: "parted, and the only ack may be older", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 120, 6: 900}, parted: []int32{6},
+			lost: 30, acked: c},
+		{name: "parted, and the last ack is firm", head: 30, held: held(a, b, c), last: firm(c), ends: map[int32]int64{5: 120, 6: 900}, parted: []int32{6},
+			lost: 20, acked: b},
+		{name: "parted, none held", head: 30, last: firm(c), ends: map[int32]int64{6: 900}, parted: []int32{6}, lost: 0, heldFrom: 30, acked: none},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			ev, err := firstLoss(x.head, x.from, x.held, x.last, 2, func(epoch int32) (int64, error) {
+			ev, err := firstLoss(x.head, x.from, x.held, x.last, 2, func(epoch int32) (epochEnd, error) {
 				if end, known := x.ends[epoch]; known {
-					return end, nil
+					return epochEnd{end, slices.Contains(x.parted, epoch)}, nil
 				}
-				return -1, nil
+				return epochEnd{offset: -1}, nil
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -72,7 +82,7 @@ func TestFirstLoss(t *testing.T) {
 		})
 	}
 	failed := errors.New("no answer")
-	if _, err := firstLoss(10, 0, held(a), a, 2, func(int32) (int64, error) { return 0, failed }); err != failed {
+	if _, err := firstLoss(10, 0, held(a), a, 2, func(int32) (epochEnd, error) { return epochEnd{}, failed }); err != failed {
 		t.Errorf("error %v", err)
 	}
 }

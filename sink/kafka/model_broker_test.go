@@ -151,19 +151,31 @@ func (k *broker) restart() {
 // lead makes the other broker the leader, in a new epoch.
 func (k *broker) lead() { k.epoch, k.leader = k.epoch+1, 1-k.leader }
 
-// fill has other producers write until the log is n long.
-func (k *broker) fill(n int8) {
+// fill has other producers write in an epoch until the log is n long.
+func (k *broker) fill(n, epoch int8) {
 	for ; k.end < n; k.end++ {
-		k.log[k.end] = cell{batch: nobody, epoch: k.epoch}
+		k.log[k.end] = cell{batch: nobody, epoch: epoch}
 	}
 }
 
 // endOf is OffsetForLeaderEpoch: where the first record of a later epoch is.
-func (k *broker) endOf(epoch int8) int8 {
+func (k *broker) endOf(epoch int8) epochEnd {
+	is := epoch
 	for i, c := range k.log[:k.end] {
 		if c.epoch > epoch {
-			return int8(i)
+			return epochEnd{int64(i), i > 0 && is < epoch}
 		}
+		is = c.epoch
 	}
-	return k.end
+	return epochEnd{int64(k.end), k.end > 0 && is < epoch && epoch < k.epoch}
+}
+
+// strays is the epoch of records that a replica may have behind the first n, which
+// are all that it shares with the leader: it led in that epoch itself, and nobody
+// got what it wrote last. nobody: none.
+func (k *broker) strays(n int8) int8 {
+	if n == 0 || n == k.end || k.log[n].epoch == k.log[n-1].epoch {
+		return nobody
+	}
+	return k.log[n-1].epoch
 }

@@ -164,10 +164,16 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 			t := *w
 			t.left.elect--
 			t.truncate(k, implied)
+			stray := t
 			t.lead()
 			push(&t, m.say("replica with %d records leads, state implied: %v", k, implied), false)
-			t.fill(w.end)
+			t.fill(w.end, t.epoch)
 			push(&t, m.say("replica with %d records leads, state implied: %v, refilled", k, implied), false)
+			if epoch := w.strays(k); m.strays && epoch != nobody && w.left.elect == m.left.elect {
+				stray.fill(w.end, epoch)
+				stray.lead()
+				push(&stray, m.say("replica with %d records, and others of epoch %d, leads, state implied: %v", k, epoch, implied), false)
+			}
 		}
 	}
 }

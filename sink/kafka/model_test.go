@@ -51,6 +51,7 @@ type rules struct {
 	young    bool // metadata are refreshed before every send
 	old      bool // records are old: producer state may expire
 	big      bool // two records are one batch, which is larger than the topic takes
+	strays   bool // a replica that leads may have written records that nobody else has
 	dead     bool // one of these is larger than the topic takes even alone
 	lossless bool // nothing may be reported: the promise without exceptions
 	left     budget
@@ -68,6 +69,7 @@ type result struct {
 	epoch, leader int8 // route as of the question
 	base          int8
 	found, absent bool
+	parted, seen  bool
 	failed        bool
 	lost, held    int8
 	acked         int8 // the last ack below lost; nobody: none
@@ -419,10 +421,10 @@ func (m *model) progress(w *world) string {
 		m.step(w, Event{Kind: EvHeadKept})
 		return "head moved"
 	case ActAskEpochEnd:
-		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Route: at})
+		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Parted: res.parted, Route: at})
 		return m.say("end of epoch %d", res.base)
 	case ActFindLoss:
-		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Acked: m.ackedBatch(w, res.acked, res.ackedIs), Route: at})
+		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Found: res.seen, Acked: m.ackedBatch(w, res.acked, res.ackedIs), Route: at})
 		return m.say("lost from %d, held from %d", res.lost, res.held)
 	case ActReadBack:
 		m.step(w, Event{Kind: EvReadBack, Found: res.found, Absent: res.absent, Base: int64(res.base), Route: at})
@@ -483,7 +485,8 @@ func (m *model) ask(w *world) {
 	}
 	switch w.op {
 	case ActAskEpochEnd:
-		r.base = w.endOf(int8(w.lane.last.Epoch))
+		end := w.endOf(int8(w.lane.last.Epoch))
+		r.base, r.parted = int8(end.offset), end.parted
 	case ActFindLoss:
 		m.findLoss(w)
 	case ActReadBack:
@@ -493,7 +496,13 @@ func (m *model) ask(w *world) {
 
 // findLoss is what the sink does for ActFindLoss.
 func (m *model) findLoss(w *world) {
-	r := &w.res
+	r, l := &w.res, &w.lane
+	if b := int8(l.last.First); m.read && l.alarm && l.last.Count > 0 && int8(l.last.Base) < w.end {
+		id, c := m.identityAt(w, b), w.log[l.last.Base]
+		r.seen = c.batch == b && int64(c.id) == id.PID && int16(c.pe) == id.Epoch && c.joint == (l.last.Count > 1)
+	}
+	last := l.last
+	last.Firm = last.Firm || m.read && l.alarm && !r.seen
 	var held []HeldBatch
 	for b := w.held; b < w.head; b += m.count(w, b) {
 		if w.gone && b == deadRecord {
@@ -505,7 +514,10 @@ func (m *model) findLoss(w *world) {
 		}
 		held = append(held, h)
 	}
-	ev, _ := firstLoss(w.lane.head, 0, held, w.lane.last, 0, func(epoch int32) (int64, error) { return int64(w.endOf(int8(epoch))), nil })
+	ev, _ := firstLoss(w.lane.head, 0, held, last, 0, func(epoch int32) (epochEnd, error) { return w.endOf(int8(epoch)), nil })
+	if r.seen = r.seen && ev.Lost == last.First; r.seen {
+		ev.Lost = l.head
+	}
 	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
 	if a := ev.Acked; a.Epoch >= 0 {
 		r.acked, r.ackedIs = int8(a.First), ackOf{int8(a.Base), int8(a.Epoch)}

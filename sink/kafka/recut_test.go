@@ -110,7 +110,7 @@ func (b *recutBench) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
 }
 
 // produce is the broker. It takes only what follows what it has, and the same numbers for the same bytes.
-func (b *recutBench) produce(_ int32, _ bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
+func (b *recutBench) produce(_ int32, _ uint8, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.written.Store(true)

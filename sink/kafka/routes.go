@@ -63,7 +63,7 @@ func (r *routes) of(id *IdentityRecord) Route {
 	case p.Leader < 0 || p.Code == codeNoLeader:
 		route.State = RouteNoLeader
 	default:
-		route.Leader, route.Epoch = p.Leader, p.LeaderEpoch
+		route.Leader, route.Epoch, route.Followers = p.Leader, p.LeaderEpoch, p.Followers
 	}
 	return route
 }

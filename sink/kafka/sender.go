@@ -42,33 +42,32 @@ type job struct {
 
 // item is one lane's batch in a job.
 type item struct {
-	row     *row
-	ref     Ref
-	stamp   Stamp
-	topic   string
-	topicID [16]byte
-	part    int32
-	shift   bool  // the newest time becomes backMs before the request is made
-	backMs  int64 // ms
+	row       *row
+	ref       Ref
+	stamp     Stamp
+	topic     string
+	topicID   [16]byte
+	part      int32
+	followers uint64 // of its partition, as in Route
+	shift     bool   // the newest time becomes backMs before the request is made
+	backMs    int64  // ms
 
 	at, end int   // its bytes in job.buf
 	err     error // the frame could not be read; it is not in the request
 }
 
-type senderKey struct {
-	broker int32
-	slow   bool
-}
+// place is the item's partition.
+func (it *item) place() place { return place{it.topic, it.part} }
 
-// sender owns one connection to one broker. The slow one carries the lanes
-// whose requests the broker lets wait, each alone: a broker handles one request
-// of a connection at a time, so a partition that cannot commit would hold up
-// all others behind it.
+// sender owns one connection to one broker.
 type sender struct {
-	key     senderKey
-	in      chan *job
-	idle    *job   // the sender's job while it has nothing to do
-	waiting []*row // lanes with a batch for this broker, in order of asking
+	key       senderKey
+	out       *outlet
+	in        chan *job
+	idle      *job    // the sender's job while it has nothing to do
+	sentAt    int64   // ms, when it was handed over last
+	places    []place // that are in it
+	followers uint64  // of each of them
 }
 
 // run sends jobs until in is closed.
@@ -81,7 +80,7 @@ func (s *sender) run(reader FrameReader, t *Transport, done chan<- *job) {
 
 func (j *job) send(key senderKey, reader FrameReader, t *Transport) {
 	if j.fill(reader) {
-		outcomes, err := t.Produce(key.broker, key.slow, &j.request, j.outcomes)
+		outcomes, err := t.Produce(key.broker, key.conn, &j.request, j.outcomes)
 		j.take(outcomes, err)
 	}
 }

@@ -55,8 +55,10 @@ func (w *simWorld) startAgent() {
 	w.agent = g
 	w.tell("the agent starts")
 	s := NewSink(SinkConfig{Host: [16]byte{byte(w.seed), byte(w.seed >> 8)}, Journal: g, Logger: slog.New(slog.DiscardHandler),
-		NewReader: func() FrameReader { return &w.spool }, Transport: w.cluster.transport(w)})
-	s.ctx = context.Background()
+		NewReader: func() FrameReader { return &w.spool }, Transport: w.cluster.transport(w), MergeBytesMax: w.mergeBytes})
+	if s.ctx = context.Background(); w.refsMax > 0 {
+		s.refsMax, s.refsLane = w.refsMax*w.lanes, w.refsMax
+	}
 	s.beside = beside{
 		now:      func() int64 { return w.now },
 		wall:     func() int64 { return w.now },
@@ -220,6 +222,9 @@ func (g *simAgent) Ack(lane uint32, a AckedBatch, urgent bool) {
 
 // Identity implements Journal.
 func (g *simAgent) Identity(lane uint32, id IdentityRecord) {
+	if id.Floor < 0 { // nobody knows from where on to look
+		g.w.oracle.blind++
+	}
 	if g.w.off == identityInMemory {
 		g.after(0, func() { g.sink.take(&Notice{Kind: NoticeIdentityKept, ID: lane}) })
 		return
@@ -331,7 +336,7 @@ func (g *simAgent) step(r *row, ev *Event, a *Actions) {
 	w.off.after(&r.lane, &before, ev)
 	for i := range a.All() {
 		if x := &a.All()[i]; x.Kind == ActReport {
-			w.oracle.report(r.info.ID, &before, ev, x)
+			w.oracle.report(w, r.info.ID, &before, ev, x)
 		}
 	}
 	if r.lane.counted == 0 { // what was not taken back by now stands

@@ -27,6 +27,7 @@ const (
 	codeTooLarge     = 10
 	codeTooFew       = 19
 	codeTooFewAfter  = 20
+	codeBadTime      = 32
 	codeOutOfOrder   = 45
 	codeFencedEpoch  = 47
 	codeUnknownID    = 59
@@ -187,6 +188,8 @@ func (w *simWorld) execute(q *simRequest, part int) {
 		x.answer(w, codeTooFew, -1)
 	case w.bytesMax > 0 && d.bytes > w.bytesMax:
 		x.answer(w, codeTooLarge, -1)
+	case w.afterMs > 0 && d.cell.time > w.now+w.afterMs, w.beforeMs > 0 && d.oldest < w.now-w.beforeMs:
+		x.answer(w, codeBadTime, -1) // before anybody looks for a duplicate
 	default:
 		w.decide(p, r, d, x)
 	}
@@ -221,6 +224,9 @@ func (w *simWorld) decide(p *simPartition, r *simReplica, d *simPart, x *simPend
 	} else if cell.first != 0 && w.version == kafka45 && r.end == 0 {
 		x.answer(w, codeOutOfOrder, -1)
 		return
+	}
+	if cell.leaderEpoch != d.epoch {
+		w.cluster.unseen++
 	}
 	cell.late = x.request.given || x.request.from != w.agent
 	w.append(p, r, cell)
@@ -272,20 +278,23 @@ func (w *simWorld) others(p *simPartition) {
 
 // simRequest is a produce request on its way.
 type simRequest struct {
-	from   *simAgent
-	broker int32
-	parts  []simPart
-	outs   []PartOutcome
-	left   int  // parts without answer
-	given  bool // up by the agent
-	reply  func(outs []PartOutcome)
-	gone   func() // the connection is
+	from    *simAgent
+	broker  int32
+	cluster int // as it was when it left
+	parts   []simPart
+	outs    []PartOutcome
+	left    int  // parts without answer
+	given   bool // up by the agent
+	reply   func(outs []PartOutcome)
+	gone    func() // the connection is
 }
 
 type simPart struct {
 	partition int32
 	topicID   [16]byte
 	bytes     int
+	oldest    int64 // record time
+	epoch     int32 // of the leader, as the agent knew it
 	cell      simCell
 }
 
@@ -317,6 +326,6 @@ func (w *simWorld) parsePart(p *ProducePart) simPart {
 	if time <= 0 || time > math.MaxInt64/2 {
 		w.fail("a batch of no time")
 	}
-	return simPart{partition: p.Partition, topicID: p.TopicID, bytes: len(p.Batch), cell: simCell{count: h.Count, pid: h.ProducerID, epoch: h.Epoch,
+	return simPart{partition: p.Partition, topicID: p.TopicID, bytes: len(p.Batch), oldest: h.FirstTime, cell: simCell{count: h.Count, pid: h.ProducerID, epoch: h.Epoch,
 		first: h.BaseSequence, time: time, lane: int(rec.Value[0]), build: binary.BigEndian.Uint32(rec.Value[1:]), line: uint64(binary.BigEndian.Uint32(rec.Value[5:]))}}
 }

@@ -18,6 +18,8 @@ type simCluster struct {
 	partitions []*simPartition
 	id         [16]byte // of the topic; zero: brokers do not tell
 	number     byte     // of its creations
+	size       int      // partitions that it is created with
+	replaced   int      // times that another cluster took its place
 	exists     bool
 	denied     bool // WRITE is revoked
 	ids        int64
@@ -25,6 +27,7 @@ type simCluster struct {
 	elections  int
 	unclean    int
 	forgotten  int // times that a replica forgot a producer before its time
+	unseen     int // batches appended in another epoch than the agent knew
 }
 
 type simBroker struct {
@@ -105,6 +108,7 @@ func (w *simWorld) build() {
 	for i := range c.brokers {
 		c.brokers[i].up = true
 	}
+	c.size = w.partitions
 	w.createTopic()
 	for _, p := range c.partitions {
 		for _, r := range p.replicas {
@@ -124,7 +128,7 @@ func (w *simWorld) createTopic() {
 		c.id = [16]byte{c.number}
 	}
 	c.exists, c.partitions = true, nil
-	for n := range w.partitions {
+	for n := range c.size {
 		p := &simPartition{n: int32(n), leader: int32(w.rng.IntN(w.brokers)), inSync: make([]bool, w.brokers)}
 		for b := range w.brokers {
 			p.replicas = append(p.replicas, &simReplica{broker: int32(b), leader: -1, epoch: -1, fetched: -1})
@@ -260,6 +264,16 @@ func (w *simWorld) commit(p *simPartition, l *simReplica) {
 	l.waiting = left
 }
 
+func (p *simPartition) followers() uint64 {
+	var set []int32
+	for b, in := range p.inSync {
+		if in {
+			set = append(set, int32(b))
+		}
+	}
+	return followers(p.leader, set)
+}
+
 func (p *simPartition) inSyncs() (n int) {
 	for _, in := range p.inSync {
 		if in {
@@ -346,7 +360,7 @@ func (c *simCluster) transport(w *simWorld) Transport {
 			if !w.read || w.unreachable(w.someBroker()) {
 				return TopicConfig{}, kerr.TopicAuthorizationFailed.Code, nil
 			}
-			return TopicConfig{Known: true, BatchBytesMax: w.bytesMax}, 0, nil
+			return TopicConfig{Known: true, BatchBytesMax: w.bytesMax, BeforeMs: w.beforeMs, AfterMs: w.afterMs}, 0, nil
 		},
 		EndOffset: func(_ context.Context, broker int32, _ string, partition, current int32) (int64, int16, error) {
 			r, code, err := w.leaderAt(broker, partition, current)
@@ -355,8 +369,20 @@ func (c *simCluster) transport(w *simWorld) Transport {
 			}
 			return r.high, 0, nil
 		},
-		ReadBack: func(_ context.Context, q ReadBackQuery) (ReadBackResult, error) { return w.readBack(&q) },
-		Produce: func(int32, bool, *ProduceRequest, []PartOutcome) ([]PartOutcome, error) {
+		ReadBack: func(_ context.Context, q ReadBackQuery) (ReadBackResult, error) {
+			res, err := w.readBack(&q)
+			if err == nil && res.State == Inconclusive {
+				w.oracle.blind++
+			}
+			return res, err
+		},
+		Ping: func(_ context.Context, broker int32, _ uint8) error {
+			if w.unreachable(broker) {
+				return errSimNet
+			}
+			return nil
+		},
+		Produce: func(int32, uint8, *ProduceRequest, []PartOutcome) ([]PartOutcome, error) {
 			panic("BUG: a simulated sender sends")
 		},
 	}
@@ -378,7 +404,7 @@ func (w *simWorld) metadata() (Metadata, error) {
 		}
 		b = w.someBroker()
 	}
-	m := Metadata{ClusterID: "c", Topics: []TopicMeta{{Name: "t", ID: c.id}}}
+	m := Metadata{ClusterID: fmt.Sprint("c", c.replaced), Topics: []TopicMeta{{Name: "t", ID: c.id}}}
 	t := &m.Topics[0]
 	if !c.exists {
 		t.ID, t.Code = [16]byte{}, codeUnknownTopic
@@ -386,7 +412,7 @@ func (w *simWorld) metadata() (Metadata, error) {
 	}
 	for _, p := range c.partitions {
 		r := p.replicas[b]
-		t.Partitions = append(t.Partitions, PartitionMeta{Partition: p.n, Leader: r.leader, LeaderEpoch: r.epoch})
+		t.Partitions = append(t.Partitions, PartitionMeta{Partition: p.n, Leader: r.leader, LeaderEpoch: r.epoch, Followers: p.followers()})
 	}
 	return m, nil
 }

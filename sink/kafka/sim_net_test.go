@@ -33,12 +33,13 @@ func (g *simAgent) send(x *sender, j *job) {
 		g.after(1, func() { settle(nil, nil) })
 		return
 	}
-	q := &simRequest{from: g, broker: x.key.broker, left: j.request.Len(), outs: make([]PartOutcome, j.request.Len())}
+	q := &simRequest{from: g, broker: x.key.broker, cluster: w.cluster.replaced, left: j.request.Len(), outs: make([]PartOutcome, j.request.Len())}
 	part := 0
 	for i := range j.items {
 		if it := &j.items[i]; it.err == nil {
 			q.parts = append(q.parts, w.parsePart(&j.request.parts[part]))
 			w.oracle.sent(g, it, &q.parts[part])
+			q.parts[part].epoch = it.row.lane.flightEpoch
 			part++
 		}
 	}
@@ -81,7 +82,7 @@ func (g *simAgent) send(x *sender, j *job) {
 func (w *simWorld) arrive(q *simRequest) {
 	b := &w.cluster.brokers[q.broker]
 	switch {
-	case !b.up:
+	case !b.up, q.cluster != w.cluster.replaced:
 		w.drop(q)
 		return
 	case b.frozen:

@@ -19,7 +19,10 @@ type simRules struct {
 	ageMs      int64  // of a record when it is spooled
 	bytesMax   int    // of a batch; 0: any
 	dead       bool   // some lines are too large alone
-	lossless   bool   // nothing may be told
+	beforeMs   int64  // how old a record may be; 0: any age
+	afterMs    int64  // how far ahead of the brokers' clock; 0: any
+	refsMax    int    // places of batches that the sink may remember, of each lane; 0: all
+	mergeBytes int    // what small batches are merged to; 0: they are not
 	troubles   int    // at most
 	menu       []simTrouble
 	off        mutation
@@ -45,7 +48,6 @@ var simWorlds = []struct {
 	{"one lane, crashes and lost requests", func(r *simRules, _ *rand.Rand) {
 		r.lanes, r.partitions, r.brokers, r.lines, r.troubles = 1, 1, 1, 6, 3
 		r.menu = []simTrouble{agentDies, netLoses}
-		r.lossless = false
 	}},
 	{"every week", func(r *simRules, _ *rand.Rand) { r.menu = simWeekly }},
 	{"brokers lose what they acked", func(r *simRules, _ *rand.Rand) { r.menu = simLosing }},
@@ -63,6 +65,26 @@ var simWorlds = []struct {
 	{"topic recreated, log retired", func(r *simRules, _ *rand.Rand) {
 		r.menu = append([]simTrouble{topicRecreated, topicRecreated, logRetired}, simWeekly...)
 	}},
+	{"cluster replaced", func(r *simRules, _ *rand.Rand) {
+		r.menu = append([]simTrouble{clusterReplaced, clusterReplaced, topicRecreated}, simWeekly...)
+	}},
+	{"times are refused", func(r *simRules, rng *rand.Rand) {
+		r.menu = simWeekly
+		r.afterMs = simExpireMs
+		if r.ageMs = -4 * simExpireMs; rng.IntN(2) == 0 {
+			r.ageMs, r.beforeMs = 2*simExpireMs, simExpireMs
+			r.menu = append([]simTrouble{producersExpire}, simWeekly...)
+		}
+	}},
+	{"a long backlog", func(r *simRules, rng *rand.Rand) {
+		r.lanes, r.lines, r.batchMax = 1+rng.IntN(2), 40+rng.Uint64N(20), 1
+		r.menu = append([]simTrouble{writeDenied, writeDenied, uncleanElection}, simWeekly...)
+		if rng.IntN(2) == 0 {
+			r.refsMax = 2 + rng.IntN(6)
+		} else {
+			r.mergeBytes = 400
+		}
+	}},
 	{"another producer has our id", func(r *simRules, _ *rand.Rand) {
 		// Where the topic stamps append time, and in answer to a later attempt,
 		// there is no sign of it.
@@ -74,8 +96,14 @@ var simWorlds = []struct {
 	// Without logRetired: what retention removes behind an unclean election
 	// hides how far the log was cut, from us as from everybody.
 	{"everything", func(r *simRules, rng *rand.Rand) {
-		r.menu = append([]simTrouble{topicRecreated, frameRots, diskLies, producersExpire, limitLowered}, simLosing...)
+		r.menu = append([]simTrouble{topicRecreated, clusterReplaced, frameRots, diskLies, producersExpire, limitLowered}, simLosing...)
 		r.ageMs, r.dead = rng.Int64N(2)*2*simExpireMs, rng.IntN(2) == 0
+		if rng.IntN(4) == 0 {
+			r.beforeMs, r.afterMs = simExpireMs, simExpireMs
+		}
+		if rng.IntN(2) == 0 {
+			r.refsMax = 2 + rng.IntN(6)
+		}
 		r.troubles = 12
 	}},
 }

@@ -111,6 +111,7 @@ func (l *simLane) ack(a AckedBatch, retain int) {
 	if a.Next() < l.head {
 		return
 	}
+	a.Firm = false // is not on disk
 	l.head, l.last = a.Next(), a
 	l.next = max(l.next, l.head)
 	acked := 0

@@ -19,6 +19,7 @@ const (
 	producersExpire
 	writeDenied
 	topicRecreated
+	clusterReplaced
 	logRetired
 	frameRots
 	diskLies
@@ -55,7 +56,46 @@ func (w *simWorld) beat() {
 			}
 		}
 	}
+	w.operate()
 	w.after(simBeatMs, w.beat)
+}
+
+// operate is what an operator does who sees lanes that are held.
+func (w *simWorld) operate() {
+	if w.agent == nil || !w.chance(3) {
+		return
+	}
+	for _, r := range w.agent.sink.order {
+		if r.lane.Cause() == CauseOtherCluster {
+			if err := w.agent.sink.adopt(r.info.ID); err != nil {
+				w.fail("no adoption: %v", err)
+			}
+			w.agent.pump()
+		}
+	}
+}
+
+// replaceCluster puts another cluster at the addresses of this one. Nothing on
+// its way to the old one reaches the new one.
+func (w *simWorld) replaceCluster() {
+	c := &w.cluster
+	if !c.exists {
+		return
+	}
+	w.tell("another cluster is at these addresses")
+	c.replaced++
+	for i := range c.brokers {
+		b := &c.brokers[i]
+		for _, q := range b.requests {
+			w.drop(q)
+		}
+		b.requests = nil
+		for _, do := range b.thawed { // its connections are gone
+			do()
+		}
+		b.thawed = nil
+	}
+	w.recreateTopic()
 }
 
 func (w *simWorld) strike(t simTrouble) {
@@ -81,7 +121,11 @@ func (w *simWorld) strike(t simTrouble) {
 		c.denied = true
 		w.after(w.between(500, 20_000), func() { c.denied = false })
 	case topicRecreated:
-		w.recreateTopic()
+		if w.version != kafka21 { // there nobody can tell
+			w.recreateTopic()
+		}
+	case clusterReplaced:
+		w.replaceCluster()
 	case frameRots:
 		if n := len(w.spool.frames); n > 0 {
 			at := w.rng.IntN(n)
@@ -267,8 +311,8 @@ func (w *simWorld) loseTail(p *simPartition, r *simReplica) {
 
 func (w *simWorld) recreateTopic() {
 	c := &w.cluster
-	if !c.exists || w.version == kafka21 {
-		return // there nobody can tell
+	if !c.exists {
+		return
 	}
 	w.tell("the topic is deleted")
 	for _, p := range c.partitions {
@@ -287,6 +331,7 @@ func (w *simWorld) recreateTopic() {
 	c.exists = false
 	w.after(w.between(1, 40_000), func() {
 		w.tell("the topic is created again")
+		c.size = 1 + w.rng.IntN(w.partitions) // some may be gone
 		w.createTopic()
 		for _, p := range c.partitions {
 			w.announce(p)

@@ -75,8 +75,9 @@ type Transport struct {
 	TopicConfig    func(ctx context.Context, topic string) (cfg TopicConfig, code int16, err error)
 	EndOffset      func(ctx context.Context, broker int32, topic string, partition, currentEpoch int32) (end int64, code int16, err error)
 	ReadBack       func(ctx context.Context, q ReadBackQuery) (ReadBackResult, error)
-	MayRead        func(ctx context.Context, q ReadBackQuery) (code int16, err error) // nil: nobody asks
-	Produce        func(broker int32, slow bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error)
+	MayRead        func(ctx context.Context, q ReadBackQuery) (code int16, err error)                          // nil: nobody asks
+	Ping           func(ctx context.Context, broker int32, conn uint8) error                                   // nil: one connection must do
+	Produce        func(broker int32, conn uint8, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) // conn is below ConnectionsMax
 }
 
 // SinkConfig is what a Sink is made of.
@@ -110,9 +111,8 @@ type Sink struct {
 	asking   bool // a metadata request is out
 	wanted   bool // another is due
 	nextAsk  int64
-	probes   int // failed in a row
-	senders  map[senderKey]*sender
-	lines    []*sender // senders as they came
+	probes   int       // failed in a row
+	outlets  []*outlet // as they came
 	flying   int
 	stopping bool
 	timers   timers
@@ -129,6 +129,7 @@ type Sink struct {
 	limits   map[string]limit // by topic: what batches are cut to; none: they were not refused
 	refs     int              // in all queues, and those asked for
 	refsMax  int
+	refsLane int // at least, of each lane
 	cuts     cuts
 }
 
@@ -151,6 +152,7 @@ type row struct {
 	want       Action         // the identity wanted
 	grant      IdentityRecord // on its way to the disk
 	loss       Route          // as of which the loss is looked for
+	alarm      bool           // there may be none
 	held       []HeldBatch    // for a step back
 	fault      fault          // what was said of the batch at head
 	cut        Action         // how to replace it
@@ -177,10 +179,9 @@ func NewSink(cfg SinkConfig) *Sink {
 		cfg: cfg, log: cfg.Logger, commands: make(chan func()),
 		inbox: inbox{queue: spsc.New[Notice](), ready: make(chan struct{}, 1)},
 		rows:  map[uint32]*row{}, topicOf: map[string]*laneTopic{},
-		senders: map[senderKey]*sender{},
-		quiet:   map[string]int64{}, noRead: map[string]bool{}, starved: map[place]bool{},
+		quiet: map[string]int64{}, noRead: map[string]bool{}, starved: map[place]bool{},
 		limits:  map[string]limit{},
-		refsMax: RefsMax,
+		refsMax: RefsMax, refsLane: refsLaneMin,
 		done:    make(chan *job, 256),
 		replies: make(chan reply),
 		gate:    make(chan struct{}, questionsMax),
@@ -224,8 +225,12 @@ func (s *Sink) Run(ctx context.Context, grace time.Duration) {
 			s.flying = 0
 		}
 	}
-	for _, x := range s.senders {
-		close(x.in)
+	for _, o := range s.outlets {
+		for _, x := range o.conns {
+			if x != nil {
+				close(x.in)
+			}
+		}
 	}
 }
 
@@ -362,7 +367,7 @@ func (s *Sink) perform(r *row, a Action) {
 	case ActReadBack:
 		s.askReadBack(r, a)
 	case ActFindLoss:
-		r.loss = a.Route
+		r.loss, r.alarm = a.Route, a.Acked.Count > 0
 		s.cfg.Journal.Held(r.info.ID)
 	case ActSend:
 		s.enqueue(r, a)
@@ -390,72 +395,24 @@ func (s *Sink) perform(r *row, a Action) {
 func (s *Sink) enqueue(r *row, a Action) {
 	id := r.identityAt(a.Batch.First)
 	r.item = item{row: r, ref: *r.queue.at(0), topic: r.info.Topic, topicID: id.TopicID, part: a.Identity.Partition,
-		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}, shift: a.Shift, backMs: a.BackMs}
-	apart := a.Slow || len(s.starved) > 0 && s.starved[place{r.item.topic, r.item.part}]
-	x := s.sender(senderKey{a.Route.Leader, apart})
-	x.waiting = append(x.waiting, r)
+		followers: a.Route.Followers, shift: a.Shift, backMs: a.BackMs,
+		stamp: Stamp{ProducerID: a.Identity.PID, Epoch: a.Identity.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First)}}
+	o := s.outlet(a.Route.Leader)
+	if a.Slow || len(s.starved) > 0 && s.starved[r.item.place()] {
+		o.apart = append(o.apart, r)
+	} else {
+		o.waiting = append(o.waiting, r)
+	}
 	s.stats.sentBatches.Add(1)
 	if s.now()-s.routes.askedAt > metadataAheadMs {
 		s.wanted = true
 	}
 }
 
-// dispatch gives every idle sender what waits for it, and asks for metadata
-// if somebody wants them.
-func (s *Sink) dispatch() {
-	if s.stopping {
-		return
-	}
-	for _, x := range s.lines {
-		if x.idle != nil && len(x.waiting) > 0 {
-			j := x.idle
-			x.idle = nil
-			s.compose(j, x)
-			s.flying++
-			s.hand(x, j)
-		}
-	}
-	if s.wanted && !s.asking && len(s.topics) > 0 && s.now() >= s.nextAsk {
-		s.askMetadata()
-	}
-}
-
-// compose fills a job: each partition at most once, since a broker drops the
-// second entry of a partition without an error; the slow lane alone.
-func (s *Sink) compose(j *job, x *sender) {
-	j.items = j.items[:0]
-	left, bytes := x.waiting[:0], 0
-	for _, r := range x.waiting {
-		size := HeaderBytes + int(r.item.ref.Bytes)
-		full := len(j.items) > 0 && (x.key.slow || bytes+size > requestBytesMax)
-		if full || j.has(&r.item) {
-			left = append(left, r)
-			continue
-		}
-		bytes += size
-		if r.item.shift {
-			r.item.stamp.ShiftMs = s.wall() - r.item.backMs - r.item.ref.MaxTime
-		}
-		j.items = append(j.items, r.item)
-		r.info.SentNext.Store(r.item.ref.Next())
-	}
-	clear(x.waiting[len(left):])
-	x.waiting = left
-}
-
-func (j *job) has(it *item) bool {
-	for i := range j.items {
-		if j.items[i].part == it.part && j.items[i].topic == it.topic {
-			return true
-		}
-	}
-	return false
-}
-
 // settle takes a job back and tells its lanes what became of their batches.
 func (s *Sink) settle(j *job) {
 	s.flying--
-	j.from.idle = j
+	j.from.out.returned(j, s.now())
 	sent, n := j.request.Written(), 0
 	for i := range j.items {
 		it := &j.items[i]

@@ -63,7 +63,7 @@ func (l *loop) ReadBatch(dst []byte, ref Ref) ([]byte, error) {
 
 var benchRecords [64 << 10]byte
 
-func (l *loop) produce(_ int32, _ bool, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
+func (l *loop) produce(_ int32, _ uint8, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) {
 	r.written.Store(true)
 	for i := range r.parts {
 		h := r.parts[i].Batch

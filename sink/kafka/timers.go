@@ -11,12 +11,17 @@ func (s *Sink) untilWake() time.Duration {
 
 // dueAt is when something is to be done next that nobody tells the sink, ms.
 func (s *Sink) dueAt() int64 {
-	next := int64(1 << 62)
+	next := never
 	if len(s.timers) > 0 {
 		next = s.timers[0].at
 	}
 	if s.wanted && !s.asking && !s.stopping {
 		next = min(next, s.nextAsk)
+	}
+	for _, o := range s.outlets {
+		if !s.stopping {
+			next = min(next, o.dueAt)
+		}
 	}
 	return next
 }
