@@ -5,10 +5,13 @@
 //
 //	go run ./benchmarks/outage -bytes 2147483648 -results benchmarks/results
 //
+//	go run ./benchmarks/outage -memory 64 -kind long -codec lz4 -hold 5s -verify=false -results benchmarks/results
+//
 //	broker up, a first stretch delivered -> broker down -> all files appear at once -> all spooled -> hold -> broker up -> all delivered
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -36,6 +39,7 @@ type settings struct {
 	verify        bool
 	dir, results  string
 	peakRSSMiBMax int
+	memoryMiB     int64
 }
 
 func main() {
@@ -44,13 +48,14 @@ func main() {
 	flag.IntVar(&s.files, "files", 4, "spread over that many files")
 	flag.DurationVar(&s.hold, "hold", 30*time.Second, "how long the broker stays away once all is spooled")
 	flag.StringVar(&s.codec, "codec", "zstd", "none, lz4, snappy, gzip or zstd")
-	flag.StringVar(&s.kind, "kind", "access", "corpus: access, json or syslog")
+	flag.StringVar(&s.kind, "kind", "access", "corpus: access, json, syslog or long")
 	flag.IntVar(&s.cpu, "cpu", run.AnyCPU, "pin the agent to this CPU; -1: all CPUs")
 	flag.IntVar(&s.brokerCPU, "broker-cpu", 1, "pin the broker to this CPU; -1: all CPUs")
 	flag.BoolVar(&s.verify, "verify", true, "number the lines and check that each arrives once and in order; the broker is slower then")
 	flag.StringVar(&s.dir, "dir", os.TempDir(), "folder for corpora and spool, on a real disk")
 	flag.StringVar(&s.results, "results", "", "also write the table to a file in this folder")
 	flag.IntVar(&s.peakRSSMiBMax, "peak-rss-mib-max", 0, "exit with an error if the agent's peak is above; 0: just tell")
+	flag.Int64Var(&s.memoryMiB, "memory", 0, "the agent's memory_limit in MiB, and an error if a peak is more than a tenth above it; 0: the agent's default")
 	flag.Parse()
 	if err := measure(s); err != nil {
 		fmt.Fprintln(os.Stderr, "outage:", err)
@@ -79,6 +84,7 @@ func measure(s settings) (err error) {
 	o.agent, err = run.StartAgent(run.AgentOptions{
 		Bin: programs.Path("shipper"), CPU: s.cpu, Dir: filepath.Join(dir, "agent"), Broker: o.broker.Addr,
 		Paths: []string{filepath.Join(dir, "*.log")}, Codec: s.codec,
+		MemoryBytesMax: s.memoryMiB << 20,
 	})
 	if err != nil {
 		return err
@@ -94,8 +100,15 @@ func measure(s settings) (err error) {
 	if err := result.Save(s.results); err != nil {
 		return err
 	}
-	if peak := o.drained.usage.PeakRSSBytes; s.peakRSSMiBMax > 0 && peak > int64(s.peakRSSMiBMax)<<20 {
+	peak := int64(0)
+	for _, m := range []moment{o.before, o.spooled, o.held, o.drained} {
+		peak = max(peak, m.usage.PeakRSSBytes)
+	}
+	if s.peakRSSMiBMax > 0 && peak > int64(s.peakRSSMiBMax)<<20 {
 		return fmt.Errorf("the agent's peak memory was %d MiB, allowed are %d", peak>>20, s.peakRSSMiBMax)
+	}
+	if s.memoryMiB > 0 && peak > s.memoryMiB<<20*11/10 {
+		return fmt.Errorf("the agent's peak memory was %.1f MiB, and its memory_limit is %d MiB", float64(peak)/report.MiB, s.memoryMiB)
 	}
 	return os.RemoveAll(dir)
 }
@@ -116,7 +129,7 @@ type outage struct {
 	totals                         broker.Totals
 }
 
-// moment is what the agent has used at one point of the run.
+// moment is what the agent has used at one point of the run; its peak is since the one before.
 type moment struct {
 	at    time.Time
 	usage run.Usage
@@ -124,7 +137,7 @@ type moment struct {
 
 func (o *outage) look() (moment, error) {
 	u, err := o.agent.Usage()
-	return moment{time.Now(), u}, err
+	return moment{time.Now(), u}, errors.Join(err, o.agent.ResetPeak())
 }
 
 // makeCorpus writes the first stretch where the agent looks, the rest beside it under names that it does not match.
@@ -242,7 +255,7 @@ func (o *outage) table() *report.Table {
 	holdCPU, holdSeconds := between(o.spooled, o.held)
 	drainCPU, drainSeconds := between(o.held, o.drained)
 
-	t := report.NewTable("step", "rate", "CPU", "peak RSS MiB so far", "note")
+	t := report.NewTable("step", "rate", "CPU", "peak RSS MiB", "note")
 	t.Add("first stretch delivered", "-", "-", peak(o.before), fmt.Sprintf("%d lines", o.first.Lines))
 	t.Add("broker away: "+o.codec+" backlog spooled", rate(o.most, spoolSeconds), fmt.Sprintf("%.1f s/GiB", spoolCPU/gib), peak(o.spooled),
 		fmt.Sprintf("%.2f GiB, %d lines, %d files; spool %.0f MiB", gib, o.rest.Lines, o.files, float64(o.spoolPeak)/report.MiB))

@@ -1,8 +1,9 @@
 // Package corpus generates log lines for the benchmarks: the same seed gives the same bytes on every machine.
 //
-// The three kinds stand for what agents meet most: a web server's access log (about 225 bytes a line), structured
+// Three of the four kinds stand for what agents meet most: a web server's access log (about 225 bytes a line), structured
 // application logs (JSON, about 435) and syslog (about 95). Values are drawn with skew, as in real logs: few clients, paths and
 // messages make up most lines, numbers and identifiers do not repeat. So codecs find roughly what they find in the wild.
+// The fourth, long, is what costs an agent memory: lines of up to a megabyte.
 //
 // A numbered corpus starts every line with `<tag> <10-digit number> `. The broker's verify mode reads these to tell
 // lost, doubled and reordered lines apart.
@@ -27,9 +28,10 @@ const (
 	Access Kind = iota
 	JSON
 	Syslog
+	Long
 )
 
-var kindNames = []string{"access", "json", "syslog"}
+var kindNames = []string{"access", "json", "syslog", "long"}
 
 func (k Kind) String() string { return kindNames[k] }
 
@@ -71,6 +73,8 @@ type Generator struct {
 const (
 	clientCount = 4096
 	skewSteps   = 1024
+
+	longBytesMax = 990_000 // of a line of kind long, but for the last object in it
 )
 
 // New makes a generator whose clock starts at a fixed time.
@@ -126,7 +130,7 @@ func (g *Generator) AppendLine(dst []byte) []byte {
 	g.at = g.at.Add(time.Duration(g.rng.IntN(2_000_000)))
 	if s := g.at.Unix(); s != g.second {
 		g.second = s
-		g.stamp = g.at.AppendFormat(g.stamp[:0], [...]string{"02/Jan/2006:15:04:05 -0700", "2006-01-02T15:04:05", "Jan _2 15:04:05"}[g.o.Kind])
+		g.stamp = g.at.AppendFormat(g.stamp[:0], [...]string{"02/Jan/2006:15:04:05 -0700", "2006-01-02T15:04:05", "Jan _2 15:04:05", "2006-01-02T15:04:05"}[g.o.Kind])
 	}
 	if g.o.Tag != "" {
 		dst = append(dst, g.o.Tag...)
@@ -142,6 +146,10 @@ func (g *Generator) AppendLine(dst []byte) []byte {
 		dst = g.appendJSON(dst)
 	case Syslog:
 		dst = g.appendSyslog(dst)
+	case Long:
+		for end := len(dst) + 1 + g.rng.IntN(longBytesMax); len(dst) < end; {
+			dst = append(g.appendJSON(dst), ',')
+		}
 	}
 	return append(dst, '\n')
 }

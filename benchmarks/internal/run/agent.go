@@ -28,7 +28,8 @@ type AgentOptions struct {
 	Lanes   int      // of each source; 0: the default
 	Codec   string
 
-	SpoolBytesMax int64 // 0: the agent's default
+	SpoolBytesMax  int64 // 0: the agent's default
+	MemoryBytesMax int64 // 0: the agent's default
 }
 
 // Agent is a running shipper.
@@ -59,6 +60,9 @@ spool:
   dir: "{{.Dir}}/spool"
 {{- if .SpoolBytesMax}}
   max_bytes: {{.SpoolBytesMax}}
+{{- end}}
+{{- if .MemoryBytesMax}}
+memory_limit: {{.MemoryBytesMax}}
 {{- end}}
 sources:
 {{- range $i, $paths := .Blocks}}

@@ -145,6 +145,12 @@ func (p *Process) Usage() (Usage, error) {
 	return u, err
 }
 
+// ResetPeak has PeakRSSBytes begin anew.
+func (p *Process) ResetPeak() error {
+	const peakOnly = "5"
+	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", p.cmd.Process.Pid), []byte(peakOnly), 0)
+}
+
 // field finds a `name value` line of a /proc file.
 func field(path, name string) (int64, error) {
 	text, err := os.ReadFile(path)
