@@ -102,8 +102,7 @@ func parseDocker(b, arena []byte) (p piece, grown []byte, ok bool) {
 		value = value[1 : len(value)-1]
 		switch string(name) {
 		case "log":
-			text, hasLog = value, true
-			_, escaped = skipString(b, x.value)
+			text, hasLog, escaped = value, true, x.escaped
 		case "stream":
 			if s, known := streamOf(value); known {
 				p.stream = s

@@ -179,8 +179,7 @@ func (s *Stream) members(dst []byte, u *unit, taken [][]byte) []byte {
 	}
 	dst = append(dst, '{')
 	if free(memberTime) {
-		dst = append(dst, `"@timestamp":"`...)
-		dst = append(time.UnixMilli(s.rec.TimeMs).UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z"), '"')
+		dst = s.sc.appendTime(dst, s.rec.TimeMs)
 	}
 	for i := range s.attrs.fixed {
 		x := &s.attrs.fixed[i]
@@ -204,6 +203,15 @@ func (s *Stream) members(dst []byte, u *unit, taken [][]byte) []byte {
 		dst = append(dst[:1], dst[2:]...)
 	}
 	return dst
+}
+
+// appendTime appends the member of a time. Most records have that of the one before, and to write it is dear.
+func (sc *Scratch) appendTime(dst []byte, ms int64) []byte {
+	if len(sc.timeMember) == 0 || sc.timeMs != ms {
+		sc.timeMs = ms
+		sc.timeMember = time.UnixMilli(ms).UTC().AppendFormat(append(sc.timeMember[:0], `"@timestamp":"`...), `2006-01-02T15:04:05.000Z"`)
+	}
+	return append(dst, sc.timeMember...)
 }
 
 func isTaken(taken [][]byte, name string) bool {

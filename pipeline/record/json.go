@@ -1,6 +1,9 @@
 package record
 
 import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
 	"unicode/utf8"
 )
 
@@ -17,30 +20,70 @@ func skipSpace(b []byte, i int) int {
 // skipString returns the index behind the string at b[i] == '"', -1 if it has no end or is not allowed, and whether it
 // has escapes.
 func skipString(b []byte, i int) (end int, escaped bool) {
-	for i++; i < len(b); i++ {
-		switch c := b[i]; {
-		case c == '"':
-			return i + 1, escaped
-		case c < 0x20:
+	for i++; ; i++ {
+		if i = skipPlain(b, i); i == len(b) {
 			return -1, false
-		case c == '\\':
-			escaped = true
-			if i++; i == len(b) {
+		}
+		if b[i] == '"' {
+			return i + 1, escaped
+		}
+		escaped = true
+		if i++; b[i-1] != '\\' || i == len(b) {
+			return -1, false
+		}
+		switch b[i] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		case 'u':
+			if _, ok := hex4(b, i+1); !ok {
 				return -1, false
 			}
-			switch b[i] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				if _, ok := hex4(b, i+1); !ok {
-					return -1, false
-				}
-				i += 4
-			default:
-				return -1, false
-			}
+			i += 4
+		default:
+			return -1, false
 		}
 	}
-	return -1, false
+}
+
+// Eight bytes at a time: in each of these every byte has one bit, and a product with ones has the same byte eight times. The lowest
+// flag of a test is exact; those above it may be carries.
+const (
+	ones  = 0x0101010101010101
+	flags = 0x80 * ones
+)
+
+// below flags bytes below n, which is at most 0x80.
+func below(x, n uint64) uint64 { return (x - n*ones) &^ x & flags }
+
+// equal flags bytes that are c.
+func equal(x, c uint64) uint64 { return below(x^c*ones, 1) }
+
+// skipPlain returns the index of the first byte from i on that does not stand for itself inside the quotes of a string: a quote, a
+// backslash or a control character; len(b) if there is none.
+func skipPlain(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		if m := below(x, ' ') | equal(x, '"') | equal(x, '\\'); m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// skipSafe is skipPlain for what is to be put between quotes: bytes above 0x7E are for the caller to look at.
+func skipSafe(b []byte, i int) int {
+	for ; i+8 <= len(b); i += 8 {
+		x := binary.LittleEndian.Uint64(b[i:])
+		if m := below(x, ' ') | equal(x, '"') | equal(x, '\\') | equal(x, 0x7F) | x&flags; m != 0 {
+			return i + bits.TrailingZeros64(m)/8
+		}
+	}
+	for i < len(b) && b[i] >= ' ' && b[i] < 0x7F && b[i] != '"' && b[i] != '\\' {
+		i++
+	}
+	return i
 }
 
 // hex4 reads four hexadecimal digits at i.
@@ -133,7 +176,7 @@ func skipNested(b []byte, i, depth int) int {
 	}
 	for {
 		if object {
-			if i = skipName(b, i); i < 0 {
+			if _, i = skipName(b, i); i < 0 {
 				return -1
 			}
 		}
@@ -154,25 +197,26 @@ func skipNested(b []byte, i, depth int) int {
 	}
 }
 
-// skipName returns the index of the value behind the member name at i, -1 if there is none.
-func skipName(b []byte, i int) int {
+// skipName returns the index behind the member name at i, and that of the value that follows, -1 if there is none.
+func skipName(b []byte, i int) (end, value int) {
 	if i >= len(b) || b[i] != '"' {
-		return -1
+		return -1, -1
 	}
-	if i, _ = skipString(b, i); i < 0 {
-		return -1
+	if end, _ = skipString(b, i); end < 0 {
+		return -1, -1
 	}
-	i = skipSpace(b, i)
+	i = skipSpace(b, end)
 	if i >= len(b) || b[i] != ':' {
-		return -1
+		return -1, -1
 	}
-	return skipSpace(b, i+1)
+	return end, skipSpace(b, i+1)
 }
 
 // member is one member of an object: where its name (with quotes) and its value are.
 type member struct {
 	name, nameEnd   int
 	value, valueEnd int
+	escaped         bool // the value is a string with escapes
 }
 
 // members walks an object's members: next(b, &i) with i behind the opening brace at first.
@@ -202,12 +246,16 @@ func (m *members) next() (x member, ok bool) {
 		return member{}, false
 	}
 	x.name = m.i
-	if x.value = skipName(m.b, m.i); x.value < 0 {
+	if x.nameEnd, x.value = skipName(m.b, m.i); x.value < 0 {
 		m.bad = true
 		return member{}, false
 	}
-	x.nameEnd, _ = skipString(m.b, m.i)
-	if x.valueEnd = skipValue(m.b, x.value, 1); x.valueEnd < 0 {
+	if x.value < len(m.b) && m.b[x.value] == '"' {
+		x.valueEnd, x.escaped = skipString(m.b, x.value)
+	} else {
+		x.valueEnd = skipValue(m.b, x.value, 1)
+	}
+	if x.valueEnd < 0 {
 		m.bad = true
 		return member{}, false
 	}
@@ -236,14 +284,13 @@ func isObject(b []byte) bool {
 // appendUnescaped appends what a JSON string means; s is what stands between its quotes. Half a surrogate pair becomes U+FFFD.
 func appendUnescaped(dst, s []byte) []byte {
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c != '\\' {
-			dst = append(dst, c)
-			i++
-			continue
+		run := bytes.IndexByte(s[i:], '\\')
+		if run < 0 {
+			return append(dst, s[i:]...)
 		}
-		c = s[i+1]
-		i += 2
+		dst = append(dst, s[i:i+run]...)
+		i += run + 2
+		c := s[i-1]
 		switch c {
 		case 'b':
 			c = '\b'
@@ -286,10 +333,7 @@ func appendString(dst, s []byte, bytesMax int) (out []byte, repaired, cut bool) 
 	dst = append(dst, '"')
 	const longest = 6 // bytes of an escape, and the quote behind it
 	for i := 0; i < len(s); {
-		run := i
-		for run < len(s) && safe[s[run]] {
-			run++
-		}
+		run := skipSafe(s, i)
 		if room := bytesMax - len(dst) - longest - 1; run-i > max(room, 0) {
 			return append(append(dst, s[i:i+max(room, 0)]...), '"'), repaired, true
 		}
@@ -328,14 +372,6 @@ func appendEscape(dst []byte, c byte) []byte {
 	}
 	return append(dst, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
 }
-
-// safe are the bytes that stand for themselves in a JSON string.
-var safe = func() (t [256]bool) {
-	for c := 0x20; c < utf8.RuneSelf; c++ {
-		t[c] = c != '"' && c != '\\' && c != 0x7F
-	}
-	return t
-}()
 
 // appendRepaired appends b with U+FFFD for bytes that are not UTF-8.
 func appendRepaired(dst, b []byte) []byte {

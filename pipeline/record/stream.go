@@ -33,6 +33,8 @@ type Scratch struct {
 	headers                      []Header
 	numbers                      []byte   // values of headers
 	names                        [][]byte // of members of an object
+	timeMember                   []byte   // what an envelope says of timeMs
+	timeMs                       int64
 
 	Counts Counts // since the owner last cleared it
 }
@@ -194,8 +196,19 @@ func (s *Stream) Line(l Line) {
 			u.note(OversizeSplit)
 		}
 		s.finish(int(p.stream))
+	} else if !p.partial && s.f.multiline == nil && !s.discard[p.stream] {
+		s.whole(l, &p)
+		return
 	}
 	s.begin(l, &p)
+}
+
+// whole makes a record of a message that neither goes on nor was begun, as nearly all are: what begin, add and finish come to.
+func (s *Stream) whole(l Line, p *piece) {
+	sc := s.sc
+	sc.parts = append(sc.parts, part{b: p.text, next: -1, to: -1})
+	i := int32(len(sc.parts) - 1)
+	sc.units = append(sc.units, unit{start: l.Offset, end: l.End, lines: 1, bytes: int32(len(p.text)), first: i, last: i, stream: p.stream, done: true, time: p.time})
 }
 
 // single makes a record of one line, and ends all that is open.
