@@ -31,6 +31,7 @@ type shaped struct {
 
 	mu      sync.Mutex // guards the rest
 	values  []string
+	batches int
 	cursors map[uint64]*spool.SourceState
 }
 
@@ -49,6 +50,7 @@ func (x *shaped) collect(g *group) {
 			x.tb.Error(err)
 			return
 		}
+		x.batches++
 		rest := b.sealed.Records
 		for range h.Count {
 			var r kafka.Record
