@@ -192,7 +192,7 @@ func (e *entry) addHead(c *spool.Commit, log *spool.Log) {
 
 func spoolIdentity(lane uint32, id *kafka.IdentityRecord) spool.Identity {
 	return spool.Identity{Lane: lane, From: id.From, ClusterID: id.ClusterID, Topic: id.Topic, TopicID: id.TopicID,
-		Partition: id.Partition, ProducerID: id.ProducerID, Epoch: id.Epoch, Floor: id.Floor, Reason: uint8(id.Reason)}
+		Partition: id.Partition, ProducerID: id.ProducerID, Epoch: id.Epoch, Floor: id.Floor, FloorEpoch: id.FloorEpoch, Reason: uint8(id.Reason)}
 }
 
 func spoolAck(lane uint32, a *kafka.AckedBatch) spool.Ack {

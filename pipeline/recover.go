@@ -44,7 +44,7 @@ func knownSource(s *spool.SourceState) tail.Known {
 
 func sinkIdentity(i *spool.Identity) kafka.IdentityRecord {
 	return kafka.IdentityRecord{From: i.From, ClusterID: i.ClusterID, Topic: i.Topic, TopicID: i.TopicID, Partition: i.Partition,
-		ProducerID: i.ProducerID, Epoch: i.Epoch, Floor: i.Floor, Reason: kafka.Reason(i.Reason)}
+		ProducerID: i.ProducerID, Epoch: i.Epoch, Floor: i.Floor, FloorEpoch: i.FloorEpoch, Reason: kafka.Reason(i.Reason)}
 }
 
 // sinkAck gives an ack the partition that the lane's identities say it is of.

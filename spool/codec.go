@@ -17,7 +17,7 @@ import (
 const (
 	formatMagic = "SHPSPOOL"
 	formatMajor = 1
-	formatMinor = 2
+	formatMinor = 3
 
 	preambleBytes = len(formatMagic) + 4
 	prefaceBytes  = 12
@@ -210,6 +210,7 @@ func (e *encoder) identity(id *Identity) {
 	e.int(int64(id.Epoch))
 	e.int(id.Floor)
 	e.uint(uint64(id.Reason))
+	e.uint(uint64(id.FloorEpoch + 1))
 	e.end()
 }
 
@@ -396,6 +397,10 @@ func (d *decoder) identity() Identity {
 	id.Epoch = int16(d.signed(16))
 	id.Floor = d.int()
 	id.Reason = d.u8()
+	id.FloorEpoch = -1
+	if len(d.b) > 0 { // from 1.3 on
+		id.FloorEpoch = int32(d.u32()) - 1
+	}
 	return id
 }
 

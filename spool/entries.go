@@ -124,6 +124,7 @@ type Identity struct {
 	ProducerID int64 // -1: none yet
 	Epoch      int16
 	Floor      int64 // log end of the partition when the id was taken; -1 unknown
+	FloorEpoch int32 // leader epoch in which it was asked for; -1 unknown
 	Reason     uint8 // one of the Identity reasons
 }
 

@@ -12,11 +12,11 @@ import (
 	"shipper/internal/vfs"
 )
 
-// TestFixtures reads spools that versions 1.0 to 1.2 wrote: two segments with one
+// TestFixtures reads spools that versions 1.0 to 1.3 wrote: two segments with one
 // of every entry. The files must never be written anew for the same version, or
 // nobody would notice that an old spool cannot be read any more.
 func TestFixtures(t *testing.T) {
-	for _, version := range []string{"v1", "v1.1", "v1.2"} {
+	for _, version := range []string{"v1", "v1.1", "v1.2", "v1.3"} {
 		t.Run(version, func(t *testing.T) { testFixture(t, filepath.Join("testdata", version)) })
 	}
 }
@@ -110,8 +110,8 @@ func writeFixture(t *testing.T, dir string) {
 		},
 		Cursors: []Cursor{{Source: 1, Offset: 500, Anchor: 1 << 62, AnchorBytes: 64}, {Source: 2, Offset: 1 << 33, State: Continued, Part: 7}},
 		Identities: []Identity{
-			{Lane: 1, ClusterID: "cluster", Topic: "logs", TopicID: [16]byte{1, 2, 3}, Partition: 4, ProducerID: 1 << 50, Epoch: 9, Floor: -1, Reason: IdentityFirst},
-			{Lane: 2, Topic: "logs", Partition: -1, ProducerID: -1, Floor: -1, Reason: IdentityFirst},
+			{Lane: 1, ClusterID: "cluster", Topic: "logs", TopicID: [16]byte{1, 2, 3}, Partition: 4, ProducerID: 1 << 50, Epoch: 9, Floor: 1 << 41, FloorEpoch: 11, Reason: IdentityFirst},
+			{Lane: 2, Topic: "logs", Partition: -1, ProducerID: -1, Floor: -1, FloorEpoch: -1, Reason: IdentityFirst},
 		},
 	})
 	mustSync(t, l)

@@ -113,7 +113,7 @@ func TestReopen(t *testing.T) {
 			t.Fatalf("lanes: %+v", r.Lanes)
 		}
 		restarted := ident
-		restarted.From, restarted.ProducerID, restarted.Epoch, restarted.Floor, restarted.Reason = 100, -1, 0, -1, IdentityStart
+		restarted.From, restarted.ProducerID, restarted.Epoch, restarted.Floor, restarted.FloorEpoch, restarted.Reason = 100, -1, 0, -1, -1, IdentityStart
 		if len(one.Identities) != 2 || one.Identities[0] != ident || one.Identities[1] != restarted {
 			t.Fatalf("identities: %+v", one.Identities)
 		}

@@ -224,7 +224,7 @@ func sameLane(rd *Reader, got LaneState, want *modelLane) error {
 			from = g.To
 		}
 	}
-	want.setIdentity(Identity{Lane: got.ID, From: from, Topic: "t", Partition: -1, ProducerID: -1, Floor: -1, Reason: IdentityStart})
+	want.setIdentity(Identity{Lane: got.ID, From: from, Topic: "t", Partition: -1, ProducerID: -1, Floor: -1, FloorEpoch: -1, Reason: IdentityStart})
 	n := len(want.identities) - len(got.Identities)
 	if n < 0 || !reflect.DeepEqual(got.Identities, want.identities[n:]) || got.Identities[0].From > got.Head && n > 0 {
 		return fmt.Errorf("identities %+v, want %+v", got.Identities, want.identities)

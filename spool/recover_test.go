@@ -159,7 +159,7 @@ func TestLostWithoutTrace(t *testing.T) {
 func TestSettleLane(t *testing.T) {
 	old := Identity{Lane: 1, From: 0, ClusterID: "c", Topic: "t", TopicID: [16]byte{9}, Partition: 3, ProducerID: 70, Epoch: 4, Floor: 5, Reason: IdentityFirst}
 	fresh := func(from uint64) Identity {
-		return Identity{Lane: 1, From: from, ClusterID: "c", Topic: "t", TopicID: [16]byte{9}, Partition: 3, ProducerID: -1, Floor: -1, Reason: IdentityStart}
+		return Identity{Lane: 1, From: from, ClusterID: "c", Topic: "t", TopicID: [16]byte{9}, Partition: 3, ProducerID: -1, Floor: -1, FloorEpoch: -1, Reason: IdentityStart}
 	}
 	waiting := fresh(10)
 	for _, c := range []struct {

@@ -81,7 +81,7 @@ func (r *recovery) settleLane(l *lane, h *heldLane) []Ref {
 	if !ok {
 		id = Identity{Topic: l.Topic, Partition: -1}
 	}
-	id.Lane, id.From, id.ProducerID, id.Epoch, id.Floor, id.Reason = l.ID, from, -1, 0, -1, IdentityStart
+	id.Lane, id.From, id.ProducerID, id.Epoch, id.Floor, id.FloorEpoch, id.Reason = l.ID, from, -1, 0, -1, -1, IdentityStart
 	l.setIdentity(id)
 	return live
 }

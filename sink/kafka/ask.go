@@ -188,7 +188,7 @@ func (s *Sink) chooseIdentity(r *row, err error) {
 
 func (s *Sink) grantIdentity(r *row) {
 	rec := IdentityRecord{From: r.want.Identity.From, ClusterID: s.routes.meta.ClusterID, Topic: r.info.Topic,
-		Partition: r.want.Identity.Partition, Floor: -1}
+		Partition: r.want.Identity.Partition, Floor: -1, FloorEpoch: -1}
 	if t := s.routes.topic(r.info.Topic); t != nil {
 		rec.TopicID = t.ID
 	}
@@ -213,7 +213,7 @@ func (s *Sink) grantIdentity(r *row) {
 		if route.State == RouteOK {
 			end, code, err := t.EndOffset(ctx, route.Leader, rec.Topic, rec.Partition, route.Epoch)
 			if err == nil && code == 0 {
-				rec.Floor = end // else unknown: a later read-back cannot tell, and says so
+				rec.Floor, rec.FloorEpoch = end, route.Epoch // else unknown: a later read-back cannot tell, and says so
 			}
 		}
 		p := reply{row: r, grant: rec, ev: Event{Kind: EvGranted, Identity: rec.identity()}}
@@ -260,20 +260,23 @@ func (t *Transport) endOf(ctx context.Context, at Route, topic string, partition
 // where the log ended when the identity began.
 func (s *Sink) askReadBack(r *row, a Action) {
 	id := r.identityAt(a.Batch.First)
-	floor := id.Floor
+	acked := int64(-1)
 	if a.Acked.Epoch >= 0 && a.Acked.Partition == id.Partition {
-		floor = max(floor, a.Acked.End)
-	}
-	if floor < 0 {
-		// Nobody knows where to begin: it cannot be told.
-		s.replyLater(reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route}})
-		return
+		acked = a.Acked.End
 	}
 	q := ReadBackQuery{Broker: a.Route.Leader, Topic: id.Topic, TopicID: id.TopicID, Partition: id.Partition, CurrentEpoch: a.Route.Epoch,
-		Floor: floor, ProducerID: id.ProducerID, Epoch: id.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First), BytesMax: readBackBytesMax}
+		ProducerID: id.ProducerID, Epoch: id.Epoch, BaseSequence: a.Identity.Sequence(a.Batch.First), BytesMax: readBackBytesMax}
 	t := &s.cfg.Transport
 	s.question(func(ctx context.Context) reply {
-		res, err := t.ReadBack(ctx, q)
+		floor, err := t.floorOf(ctx, &id, a.Route)
+		if q.Floor = max(floor, acked); err == nil && q.Floor < 0 {
+			// Nobody knows where to begin: it cannot be told.
+			return reply{row: r, ev: Event{Kind: EvReadBack, Route: a.Route}}
+		}
+		res := ReadBackResult{}
+		if err == nil {
+			res, err = t.ReadBack(ctx, q)
+		}
 		if err != nil {
 			return reply{row: r, err: err, what: "the log could not be read back", ev: Event{Kind: EvQuestionFailed, Cause: CauseUnreachable}}
 		}
@@ -287,6 +290,21 @@ func (s *Sink) askReadBack(r *row, a Action) {
 	})
 }
 
+// floorOf is the first offset at which a batch of the identity can be, -1 if
+// that is unknown. The log may have been cut below its floor since, and have grown
+// again: what a leader of a later epoch appended lies behind the records of the
+// epoch in which the floor was asked for.
+func (t *Transport) floorOf(ctx context.Context, id *IdentityRecord, at Route) (int64, error) {
+	if id.Floor < 0 || id.FloorEpoch == at.Epoch {
+		return id.Floor, nil
+	}
+	if id.FloorEpoch < 0 {
+		return -1, nil
+	}
+	end, err := t.endOf(ctx, at, id.Topic, id.Partition, id.FloorEpoch)
+	return min(id.Floor, end.offset), err
+}
+
 // notLeading says that a broker refused a question since it does not lead the
 // partition, or not in the epoch that was named: the answer is elsewhere.
 func notLeading(code int16) bool {
@@ -295,12 +313,6 @@ func notLeading(code int16) bool {
 		return true
 	}
 	return false
-}
-
-// replyLater gives a reply that needs no question the way of all others, so
-// that no step runs inside another.
-func (s *Sink) replyLater(p reply) {
-	s.question(func(context.Context) reply { return p })
 }
 
 // findLoss finds the first acked batch that the leader lacks.
@@ -332,7 +344,7 @@ func (s *Sink) findLoss(r *row) {
 			}
 			found = res.State == Found && res.BaseOffset == last.Base && res.Count == int32(last.Count)
 			// What is read where it was is not ours: then it is gone, whatever the epochs say.
-			last.Firm = last.Firm || !found && res.Code == 0 && (res.State == Absent || res.ReadBytes > 0)
+			last.Firm = last.Firm || !found && res.Upto >= last.End
 		}
 		ev, err := firstLoss(head, from, held, last, partition, func(epoch int32) (epochEnd, error) {
 			return t.endOf(ctx, at, topic, partition, epoch)

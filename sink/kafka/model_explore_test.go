@@ -13,6 +13,7 @@ func (m *model) first() world {
 	w := world{flight: request{batch: nobody}, zombie: request{batch: nobody}, last: nobody, left: m.left, dirty: ackOf{base: nobody}}
 	w.lastAck.base = nobody
 	w.clearLog()
+	w.fill(m.others, 0)
 	w.limited = m.big && m.left.lower == 0
 	for b := range w.acks {
 		w.acks[b].base = nobody

@@ -84,6 +84,8 @@ var modelWorlds = []struct {
 	{rules: rules{name: "expiry and unclean election, READ", batches: 3, retain: 3, old: true, read: true, left: budget{crash: 2, drop: 1, zombie: 1, restart: 1, expire: 1, elect: 1}}, big: true, doubledMax: 1},
 	{rules: rules{name: "expiry, unclean and clean election, READ", batches: 4, retain: 4, old: true, read: true, left: budget{crash: 1, drop: 1, expire: 1, elect: 1, move: 1}}, big: true, doubledMax: 3, known: unseen},
 
+	{rules: rules{name: "expiry and unclean election, others' records, READ", batches: 2, retain: 2, old: true, read: true, others: 1, left: budget{drop: 1, expire: 1, elect: 1}}},
+	{rules: rules{name: "expiry and unclean election, others' records, READ, crash", batches: 2, retain: 2, old: true, read: true, others: 1, left: budget{crash: 1, drop: 1, expire: 1, elect: 1}}},
 	{rules: rules{name: "expiry and two clean elections", batches: 3, retain: 3, old: true, read: true, left: budget{drop: 1, expire: 1, move: 2}}},
 	{rules: rules{name: "expiry and two clean elections, big", batches: 3, retain: 3, old: true, left: budget{crash: 1, drop: 1, expire: 1, move: 2}}, big: true, doubledMax: 3},
 

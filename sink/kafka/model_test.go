@@ -51,6 +51,7 @@ type rules struct {
 	young    bool // metadata are refreshed before every send
 	old      bool // records are old: producer state may expire
 	big      bool // two records are one batch, which is larger than the topic takes
+	others   int8 // records of other producers that the log begins with
 	strays   bool // a replica that leads may have written records that nobody else has
 	dead     bool // one of these is larger than the topic takes even alone
 	lossless bool // nothing may be reported: the promise without exceptions
@@ -59,7 +60,7 @@ type rules struct {
 }
 
 // binding is a durable identity.
-type binding struct{ from, pid, floor, epoch int8 }
+type binding struct{ from, pid, floor, epoch, floorEpoch int8 }
 
 // ackOf is the durable ack of a batch; base nobody: none.
 type ackOf struct{ base, epoch int8 }
@@ -285,15 +286,15 @@ func (m *model) cutIdentity(w *world, id Identity) binding {
 	if id.PID < 0 {
 		return binding{pid: nobody}
 	}
-	floor := w.id.floor // of the one just granted
+	floor, floorEpoch := w.id.floor, w.id.floorEpoch // of the one just granted
 	if id.Epoch > 0 {
 		for i := range w.idCount {
 			if w.ids[i].from <= int8(w.lane.head) {
-				floor = w.ids[i].floor
+				floor, floorEpoch = w.ids[i].floor, w.ids[i].floorEpoch
 			}
 		}
 	}
-	return binding{from: int8(id.From), pid: int8(id.PID), epoch: int8(id.Epoch), floor: floor}
+	return binding{from: int8(id.From), pid: int8(id.PID), epoch: int8(id.Epoch), floor: floor, floorEpoch: floorEpoch}
 }
 
 // report notes what people were told, in batches.
@@ -387,7 +388,7 @@ func (m *model) progress(w *world) string {
 		m.step(w, Event{Kind: EvRoute, Route: w.truth()})
 		return "metadata"
 	case ActAskIdentity:
-		w.id = binding{pid: w.granted, floor: w.end}
+		w.id = binding{pid: w.granted, floor: w.end, floorEpoch: w.epoch}
 		w.granted++
 		m.step(w, Event{Kind: EvGranted, Identity: Identity{PID: int64(w.id.pid)}})
 		return "producer id granted"
@@ -534,6 +535,9 @@ func (m *model) readBack(w *world) {
 		}
 	}
 	floor := id.floor
+	if m.mutate != floorUnbound {
+		floor = min(floor, int8(w.endOf(id.floorEpoch).offset))
+	}
 	if l := &w.lane; l.last.Epoch >= 0 && (l.head >= l.top || m.mutate == healFloorRises) {
 		floor = max(floor, int8(l.last.End))
 	}

@@ -49,6 +49,7 @@ type ReadBackResult struct {
 	Count      int32  // records of the batch if Found
 	Code       int16  // Kafka error code that ended the search, mostly 0
 	Reason     string // why Inconclusive
+	Upto       int64  // from the floor up to here the batch is not, unless Found
 	ReadBytes  int64
 }
 
@@ -75,6 +76,7 @@ func (c *Client) ReadBack(ctx context.Context, q ReadBackQuery) (ReadBackResult,
 	if err := s.run(ctx); err != nil {
 		return ReadBackResult{BaseOffset: -1}, fmt.Errorf("read back %s/%d from broker %d: %w", q.Topic, q.Partition, q.Broker, err)
 	}
+	s.result.Upto = s.at
 	return s.result, nil
 }
 

@@ -473,7 +473,7 @@ func (w *simWorld) readBack(q *ReadBackQuery) (ReadBackResult, error) {
 		none.Reason = "the log ends below"
 		return none, nil
 	case r.end == q.Floor:
-		none.State = Absent
+		none.State, none.Upto = Absent, r.end
 		return none, nil
 	case !w.read:
 		none.Code, none.Reason = kerr.TopicAuthorizationFailed.Code, "READ"
@@ -494,7 +494,7 @@ func (w *simWorld) readBack(q *ReadBackQuery) (ReadBackResult, error) {
 		none.Reason = "not replicated"
 		return none, nil
 	}
-	none.State = Absent
+	none.State, none.Upto = Absent, r.end
 	return none, nil
 }
 

@@ -225,7 +225,7 @@ func (l *simLane) recover(m mutation) *LaneStart {
 		if !ok {
 			id = IdentityRecord{Topic: l.info.Topic, Partition: -1}
 		}
-		id.From, id.ProducerID, id.Epoch, id.Floor, id.Reason = from, -1, 0, -1, ReasonStart
+		id.From, id.ProducerID, id.Epoch, id.Floor, id.FloorEpoch, id.Reason = from, -1, 0, -1, -1, ReasonStart
 		l.identify(id)
 	}
 	l.made = l.next

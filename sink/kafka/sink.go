@@ -49,7 +49,8 @@ type LaneStart struct {
 
 // IdentityRecord is an identity with all that makes it mean something.
 // ProducerID -1: none yet. Partition -1: not chosen yet. Floor is the end of
-// the partition's log when the id was taken; -1: unknown.
+// the partition's log when the id was taken, asked for in leader epoch
+// FloorEpoch; -1: unknown.
 type IdentityRecord struct {
 	From       uint64
 	ClusterID  string
@@ -59,6 +60,7 @@ type IdentityRecord struct {
 	ProducerID int64
 	Epoch      int16
 	Floor      int64
+	FloorEpoch int32
 	Reason     Reason
 }
 
@@ -305,7 +307,7 @@ func (r *row) identityAt(index uint64) IdentityRecord {
 			return r.ids[i]
 		}
 	}
-	return IdentityRecord{ProducerID: -1, Partition: -1, Floor: -1, Topic: r.info.Topic}
+	return IdentityRecord{ProducerID: -1, Partition: -1, Floor: -1, FloorEpoch: -1, Topic: r.info.Topic}
 }
 
 // addIdentity makes id cover everything from its From on: later wins.
