@@ -64,6 +64,8 @@ type group struct {
 	lanes   []*lane // first seen in this group
 	records uint64
 	bytes   int64 // at most, in the spool
+
+	durable chan<- struct{} // closed when it is; nil: nobody waits
 }
 
 // span is a range of a file's bytes, and how many records came of it.

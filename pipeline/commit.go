@@ -258,6 +258,9 @@ func (c *committer) tellGroups() {
 		refs = refs[len(g.batches):]
 		c.stats.records.Add(g.records)
 		c.stats.batches.Add(uint64(len(g.batches)))
+		if g.durable != nil {
+			close(g.durable)
+		}
 	}
 	clear(c.appended)
 	c.appended, c.refs = c.appended[:0], c.refs[:0]

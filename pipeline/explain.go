@@ -32,10 +32,15 @@ func (a *Agent) Explain(ctx context.Context, path string) (tail.Explained, map[u
 func Survey(cfg Config, in *spool.Inspection) (*tail.Survey, error) {
 	a := &Agent{cfg: cfg}
 	var known []tail.Known
+	had := begun{}
 	if in != nil {
+		had.note(in.Begun)
+		for i := range in.Lanes {
+			had.lane(in.Lanes[i].Lane, in.Lanes[i].Next)
+		}
 		for i := range in.Sources {
 			known = append(known, knownSource(&in.Sources[i]))
 		}
 	}
-	return tail.NewSurvey(a.tailOptions(known))
+	return tail.NewSurvey(a.tailOptions(known, had))
 }

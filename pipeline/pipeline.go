@@ -216,9 +216,10 @@ func (a *Agent) wakeReaders() {
 
 func (a *Agent) restore(rec *spool.Recovered) error {
 	var notices []kafka.Notice
-	batches := 0
+	batches, had := 0, begun{}
 	for i := range rec.Lanes {
 		s := &rec.Lanes[i]
+		had.lane(s.Lane, s.Next)
 		l := a.files.recover(s)
 		if l.block >= 0 {
 			a.commits.blockOf[l.id] = l.block
@@ -229,6 +230,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	a.sink.Deliver(notices)
 	a.commits.seen.recover(rec, a.files.lanes)
 	var known []tail.Known
+	had.note(rec.Begun)
 	for i := range rec.Sources {
 		a.files.recoverSource(&rec.Sources[i])
 		known = append(known, knownSource(&rec.Sources[i]))
@@ -245,17 +247,18 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
 	}
 	var err error
-	a.watcher, err = tail.NewWatcher(a.tailOptions(known))
+	a.watcher, err = tail.NewWatcher(a.tailOptions(known, had))
 	return err
 }
 
-func (a *Agent) tailOptions(known []tail.Known) tail.Options {
+// tailOptions needs what the spool knows: files, and the sources that have had their first start.
+func (a *Agent) tailOptions(known []tail.Known, had begun) tail.Options {
 	o := tail.Options{Known: known, OpenFilesMax: a.cfg.OpenFilesMax, ScanInterval: a.cfg.ScanInterval, NoInotify: a.cfg.NoInotify, SymlinkRoots: a.cfg.SymlinkRoots,
 		HeldBytesMax: a.cfg.Spool.HeldBytesMax, HeldFilesMax: a.cfg.Spool.HeldFilesMax, Paused: a.files.paused,
 		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
-		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd,
+		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd && !had[s.Name],
 			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.Encoding, IdleFlush: s.IdleFlush})
 	}
 	return o

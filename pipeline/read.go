@@ -108,6 +108,7 @@ type mailbox struct {
 	mu    sync.Mutex // guards the rest
 	files []handover
 	gone  []farewell
+	first []*group // where files begin that the first scan found: durable before any file comes
 }
 
 // farewell is what the watcher has to say about a file that is not there any
@@ -159,9 +160,12 @@ func (r *reader) run(ctx context.Context) {
 
 func (r *reader) takeMail(now time.Time) {
 	r.mail.mu.Lock()
-	files, gone := r.mail.files, r.mail.gone
-	r.mail.files, r.mail.gone = nil, nil
+	files, gone, first := r.mail.files, r.mail.gone, r.mail.first
+	r.mail.files, r.mail.gone, r.mail.first = nil, nil, nil
 	r.mail.mu.Unlock()
+	for _, g := range first {
+		r.hand(g)
+	}
 	for _, h := range files {
 		f := r.feeds[h.lane.id]
 		if f == nil {

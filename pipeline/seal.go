@@ -244,9 +244,7 @@ func (r *reader) sealLane(f *feed, ol *openLane) {
 func (r *reader) addCursor(g *group, of *openFile) {
 	f, id := of.f, of.f.ID()
 	if f.FingerprintChanged() || !of.known {
-		fp := f.Fingerprint()
-		g.commit.Sources = append(g.commit.Sources, spool.Source{ID: id, Block: f.Block(), Path: f.Path(), Lane: of.feed.home.id,
-			Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes})
+		g.commit.Sources = append(g.commit.Sources, spoolSource(f, of.feed.home.id))
 		of.known = true
 	}
 	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false
@@ -257,6 +255,12 @@ func (r *reader) addCursor(g *group, of *openFile) {
 	}
 	of.base, of.reached = of.cursor.Offset, of.cursor.Offset
 	g.commit.Cursors = append(g.commit.Cursors, spoolCursor(id, of.cursor))
+}
+
+func spoolSource(f *tail.File, lane uint32) spool.Source {
+	fp := f.Fingerprint()
+	return spool.Source{ID: f.ID(), Block: f.Block(), Path: f.Path(), Lane: lane,
+		Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes}
 }
 
 func spoolCursor(id uint64, c tail.Cursor) spool.Cursor {

@@ -17,7 +17,7 @@ import (
 const (
 	formatMagic = "SHPSPOOL"
 	formatMajor = 1
-	formatMinor = 3
+	formatMinor = 4
 
 	preambleBytes = len(formatMagic) + 4
 	prefaceBytes  = 12
@@ -37,6 +37,7 @@ const (
 	entryTotal    entryKind = 9  // next indexes of all lanes, summed
 	entryTold     entryKind = 10 // gaps with lower numbers are told
 	entryTime     entryKind = 11 // of the acks behind it
+	entryBegun    entryKind = 12 // the first start of a source block is over
 
 	// Checkpoints only.
 	entrySpool     entryKind = 32 // spool id
@@ -139,6 +140,15 @@ func (e *encoder) commit(c *Commit) {
 	for i := range c.Gaps {
 		e.gap(&c.Gaps[i])
 	}
+	for _, block := range c.Begun {
+		e.begun(block)
+	}
+}
+
+func (e *encoder) begun(block string) {
+	e.begin(entryBegun)
+	e.string(block)
+	e.end()
 }
 
 func (e *encoder) lane(l *Lane) {

@@ -56,7 +56,8 @@ type Commit struct {
 	Heads      []Head
 	Acks       []Ack
 	Gaps       []Gap
-	Time       int64 // when the acks were, ms since 1970; 0: not said
+	Time       int64    // when the acks were, ms since 1970; 0: not said
+	Begun      []string // source blocks whose first start is over: all that it found is in Sources and Cursors
 
 	// Optional says that the group may be left out: like new lines it must not use
 	// the spares, and gets ErrFull. It is not written.

@@ -12,11 +12,11 @@ import (
 	"shipper/internal/vfs"
 )
 
-// TestFixtures reads spools that versions 1.0 to 1.3 wrote: two segments with one
+// TestFixtures reads spools that versions 1.0 to 1.4 wrote: two segments with one
 // of every entry. The files must never be written anew for the same version, or
 // nobody would notice that an old spool cannot be read any more.
 func TestFixtures(t *testing.T) {
-	for _, version := range []string{"v1", "v1.1", "v1.2", "v1.3"} {
+	for _, version := range []string{"v1", "v1.1", "v1.2", "v1.3", "v1.4"} {
 		t.Run(version, func(t *testing.T) { testFixture(t, filepath.Join("testdata", version)) })
 	}
 }
@@ -77,6 +77,9 @@ func testFixture(t *testing.T, dir string) {
 	for _, s := range r.Sources {
 		fmt.Fprintf(&got, "source %s\ncursor %+v\n", strconv.QuoteToASCII(fmt.Sprintf("%+v", s.Source)), s.Cursor)
 	}
+	if len(r.Begun) > 0 {
+		fmt.Fprintf(&got, "begun %q\n", r.Begun)
+	}
 	for _, u := range l.Untold() {
 		fmt.Fprintf(&got, "untold %+v\n", u)
 	}
@@ -113,6 +116,7 @@ func writeFixture(t *testing.T, dir string) {
 			{Lane: 1, ClusterID: "cluster", Topic: "logs", TopicID: [16]byte{1, 2, 3}, Partition: 4, ProducerID: 1 << 50, Epoch: 9, Floor: 1 << 41, FloorEpoch: 11, Reason: IdentityFirst},
 			{Lane: 2, Topic: "logs", Partition: -1, ProducerID: -1, Floor: -1, FloorEpoch: -1, Reason: IdentityFirst},
 		},
+		Begun: []string{"app"},
 	})
 	mustSync(t, l)
 	mustAppend(t, l, nil, &Commit{
@@ -130,7 +134,7 @@ func writeFixture(t *testing.T, dir string) {
 		Cursors: []Cursor{{Source: 1, Offset: 1000, State: Discard}},
 		Heads:   []Head{{Lane: 2, Index: 0, Top: 1}},
 	})
-	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 5, To: 7, Records: 2, Reason: GapRefused, DeadLetter: "dead/1"}}})
+	mustAppend(t, l, nil, &Commit{Gaps: []Gap{{Lane: 1, From: 5, To: 7, Records: 2, Reason: GapRefused, DeadLetter: "dead/1"}}, Begun: []string{"other"}})
 	mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 2, First: 0, Count: 4, BaseOffset: 5, LeaderEpoch: 1}}, Time: 1_790_000_001_000})
 	l.Untold()
 	mustAppend(t, l, nil, nil)

@@ -59,6 +59,7 @@ func FuzzReplay(f *testing.F) {
 		Cursors:    []Cursor{{Source: 9, Offset: 1 << 50, Anchor: 7, AnchorBytes: 32, State: Discard, Part: 4}},
 		Identities: []Identity{{Lane: 1, From: 3, ClusterID: "c", Topic: "t", Partition: -1, ProducerID: 1 << 60, Epoch: -1, Floor: -1, Reason: 2}},
 		Heads:      []Head{{Lane: 1, Index: 2, Top: 4}}, Acks: []Ack{{1, 2, 3, 4, 5}}, Gaps: []Gap{{Lane: 1, From: 7, To: 9, Records: 2, Reason: 1, DeadLetter: "d"}},
+		Begun: []string{"b"},
 	})
 	e.next(1, 20)
 	f.Add(e.buf)

@@ -25,6 +25,7 @@ type Inspection struct {
 	Segments []SegmentInfo
 	Lanes    []LaneInfo
 	Sources  []SourceState // those not gone
+	Begun    []string      // source blocks whose first start is over, sorted
 	Damage   []Damage      // that a recovery would report now
 
 	VoidBytes int64 // at the end: torn, or being written
@@ -132,6 +133,7 @@ func look(o Options) (*Inspection, error) {
 	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
 		in.Sources = append(in.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
 	}
+	in.Begun = slices.Sorted(maps.Keys(l.state.begun))
 	in.Damage, in.VoidBytes = r.damage, r.void
 	return in, nil
 }

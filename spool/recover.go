@@ -105,6 +105,7 @@ func (l *Log) recover() (*Recovered, error) {
 	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
 		out.Sources = append(out.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
 	}
+	out.Begun = slices.Sorted(maps.Keys(l.state.begun))
 	out.Took = time.Since(start)
 	return out, nil
 }

@@ -8,6 +8,7 @@ type Recovered struct {
 	Created   bool     // this Open created it
 	Lanes     []LaneState
 	Sources   []SourceState // those not gone
+	Begun     []string      // source blocks whose first start is over, sorted
 	Damage    []Damage
 	Took      time.Duration
 	Segments  int

@@ -16,8 +16,9 @@ type state struct {
 	spoolID [16]byte
 	lanes   map[uint32]*lane
 	sources map[uint64]*source
-	touched []*lane // by a head, ack or gap of the commit in hand
-	at      int64   // time of the commit in hand; 0: it does not say
+	touched []*lane         // by a head, ack or gap of the commit in hand
+	at      int64           // time of the commit in hand; 0: it does not say
+	begun   map[string]bool // source blocks whose first start is over; as many as ever were configured
 	// total is the sum of all next indexes: how many records ever got a number.
 	// Each commit names it, so that a run of damage that hides a lane's newest
 	// batches and every commit that speaks of them still shows how many are gone.
@@ -47,7 +48,7 @@ type source struct {
 }
 
 func newState() state {
-	return state{lanes: map[uint32]*lane{}, sources: map[uint64]*source{}}
+	return state{lanes: map[uint32]*lane{}, sources: map[uint64]*source{}, begun: map[string]bool{}}
 }
 
 // missing says that an entry speaks of something no entry has introduced: a bug
@@ -258,6 +259,9 @@ func (s *state) apply(batches []Batch, c *Commit) error {
 	for i := range c.Gaps {
 		note(s.setGap(c.Gaps[i]))
 	}
+	for _, block := range c.Begun {
+		s.begun[block] = true
+	}
 	s.passGaps()
 	return firstErr
 }
@@ -306,6 +310,9 @@ func (s *state) appendState(e *encoder, segments []segmentEnd) {
 		src := s.sources[id]
 		e.source(&src.Source)
 		e.cursor(&src.cursor)
+	}
+	for _, block := range slices.Sorted(maps.Keys(s.begun)) {
+		e.begun(block)
 	}
 	s.appendGaps(e)
 }
@@ -392,6 +399,10 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 		}
 	case entryTime:
 		s.at = d.int()
+	case entryBegun:
+		if block := d.string(); d.err == nil {
+			s.begun[block] = true
+		}
 	case entryFile:
 		s.fileBytes = int64(d.u64())
 	case entryTold, entryGaps, entryUntold:

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,8 +17,9 @@ import (
 // onlyOpener keeps the files it is handed.
 type onlyOpener struct{ files []*File }
 
-func (o *onlyOpener) Open(f *File) { f.SetID(uint64(len(o.files)) + 1); o.files = append(o.files, f) }
-func (o *onlyOpener) Gone(uint64)  {}
+func (o *onlyOpener) Began(context.Context, []*File) {}
+func (o *onlyOpener) Open(f *File)                   { f.SetID(uint64(len(o.files)) + 1); o.files = append(o.files, f) }
+func (o *onlyOpener) Gone(uint64)                    {}
 
 func (o *onlyOpener) Lost(uint64, int64, int64) {}
 

@@ -76,9 +76,10 @@ type Survey struct{ w *Watcher }
 
 type nobodyHandler struct{}
 
-func (nobodyHandler) Open(*File)                {}
-func (nobodyHandler) Gone(uint64)               {}
-func (nobodyHandler) Lost(uint64, int64, int64) {}
+func (nobodyHandler) Open(*File)                     {}
+func (nobodyHandler) Began(context.Context, []*File) {}
+func (nobodyHandler) Gone(uint64)                    {}
+func (nobodyHandler) Lost(uint64, int64, int64)      {}
 
 // NewSurvey makes one full scan.
 func NewSurvey(o Options) (*Survey, error) {

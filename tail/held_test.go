@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,6 +17,8 @@ type heldReader struct {
 	opens int
 	told  []string
 }
+
+func (r *heldReader) Began(context.Context, []*File) {}
 
 func (r *heldReader) Open(f *File) {
 	if r.opens++; f.ID() == 0 {

@@ -9,9 +9,10 @@ import (
 
 type nobody struct{}
 
-func (nobody) Open(f *File)              { f.SetID(1); f.Release() }
-func (nobody) Gone(uint64)               {}
-func (nobody) Lost(uint64, int64, int64) {}
+func (nobody) Began(context.Context, []*File) {}
+func (nobody) Open(f *File)                   { f.SetID(1); f.Release() }
+func (nobody) Gone(uint64)                    {}
+func (nobody) Lost(uint64, int64, int64)      {}
 
 // Without inotify, by choice or for lack of it, the loop wakes for scans only.
 func TestPollingDoesNotSpin(t *testing.T) {

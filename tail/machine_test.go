@@ -55,7 +55,9 @@ func newMachine(t *testing.T, inotify bool) *machine {
 	return m
 }
 
-// Open and Gone are the Handler.
+func (m *machine) Began(context.Context, []*File) {}
+
+// Open, Lost and Gone are the Handler.
 func (m *machine) Open(f *File) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,6 +30,8 @@ type runner struct {
 func (r *runner) Open(f *File)              { r.opened <- f }
 func (r *runner) Lost(uint64, int64, int64) {}
 
+func (r *runner) Began(context.Context, []*File) {}
+
 func (r *runner) Gone(uint64) {}
 
 func (r *runner) read(ctx context.Context, release bool) {

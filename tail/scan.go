@@ -233,6 +233,7 @@ func (w *Watcher) resolve(fresh []found) {
 		switch {
 		case w.blocks[c.block].StartAtEnd && w.scans == 1:
 			w.startAtEnd(f)
+			w.beginning = append(w.beginning, f)
 		case w.old(f):
 			w.ignore(f)
 		}

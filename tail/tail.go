@@ -107,7 +107,7 @@ type Block struct {
 	Paths        []string      // doublestar patterns, absolute
 	Exclude      []string      // doublestar patterns, absolute; win over Paths
 	IgnoreOlder  time.Duration // what is in a new file that was not written to for so long is passed over; 0: nothing is
-	StartAtEnd   bool          // only for files present at the first scan that have no cursor; later files always from the beginning
+	StartAtEnd   bool          // this is the first start of the block: what the first scan finds without a cursor begins at its end, later files at their beginning
 	LineBytesMax int           // longest record; longer lines go by Oversize
 	Oversize     Oversize
 	Encoding     string        // one of Encodings; "", "raw": bytes as they are
@@ -159,6 +159,10 @@ type Options struct {
 
 // Handler receives what the watcher finds, on the goroutine of Run. It must not block for long.
 type Handler interface {
+	// Began tells, before any file is handed out, of the new files that the first scan found for blocks with StartAtEnd, and
+	// where they begin. The receiver gives them numbers and makes that durable, so that the next start of these blocks is no
+	// first one any more, and returns then or when ctx is done. Only called if there is such a block.
+	Began(ctx context.Context, files []*File)
 	// Open hands over a file that has (or may have) unread bytes. The receiver owns f until it calls f.Release.
 	// A file with f.ID() == 0 is new: the receiver calls f.SetID before it releases it, and makes its cursor
 	// durable even if no line follows (a file begun at its end has an offset).

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,7 @@ type Watcher struct {
 	unpacking  int            // open sources that are compressed
 	finished   []*File        // compressed ones that were read to their end
 	doubts     map[key]doubt
+	beginning  []*File // found by the first scan for blocks that start at the end
 
 	scans    uint64    // full ones
 	wall     int64     // clock at the start of the last scan, nanoseconds
@@ -213,7 +215,13 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 		now := w.now()
 		if !now.Before(next) || !hinted.IsZero() && !now.Before(hinted) {
 			w.scan()
+			if w.passes == 0 {
+				w.began(ctx)
+			}
 			next, hinted = w.now().Add(max(w.scanGap, w.pause(w.scanTook))), time.Time{}
+		}
+		if ctx.Err() != nil {
+			return nil
 		}
 		w.admit()
 		if listening == nil && !w.now().Before(listenAt) {
@@ -229,6 +237,14 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 		timer.Reset(at.Sub(w.now()))
 		w.passes++
 	}
+}
+
+// began tells of the first scan. Run may end meanwhile; then nothing is handed out any more.
+func (w *Watcher) began(ctx context.Context) {
+	if slices.ContainsFunc(w.blocks, func(b Block) bool { return b.StartAtEnd }) {
+		w.handler.Began(ctx, w.beginning)
+	}
+	w.beginning = nil
 }
 
 // end closes what no reader holds. Released files close themselves from now on.
