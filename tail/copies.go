@@ -73,11 +73,11 @@ type copyFound struct {
 // findCopy looks beside path for another file with the bytes that fp and cur remember, the oldest first. One that is not
 // compressed must have at least plainBytesMin of them: programs begin their logs alike.
 func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, plainBytesMin int64, not []key) (best copyFound, ok bool) {
-	candidates := 0
+	candidates, names := 0, namesOf(path)
 	for _, dir := range dirsOf(path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
-			if !rotatedName(path, sib.path) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
+			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue
 			}
 			if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out) {
@@ -298,16 +298,17 @@ func (w *Watcher) otherCopy(f *File) {
 // rescueLater enters the generations that are younger than the copy c and were never seen: the path was rotated more than
 // once while nobody watched. Programs that compress keep the time of the last write.
 func (w *Watcher) rescueLater(c copyFound) {
+	names := namesOf(c.path)
 	for _, sib := range w.siblingsIn(parent(c.at)) {
 		k := key{c.block, sib.st.dev, sib.st.ino}
-		if sib.st.mtime <= c.st.mtime || !numbered(c.path, sib.path) || w.excluded[key{0, k.dev, k.ino}] {
+		if sib.st.mtime <= c.st.mtime || !namedAfter(names, sib.path, numbered) || w.excluded[key{0, k.dev, k.ino}] {
 			continue
 		}
 		if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out || g.src.missing) {
 			continue
 		}
 		head, kind := w.headOf(sib)
-		if len(head) == 0 || w.knownHead(c, sib, head) || kind == "" && (w.mayBeStray(sib) || w.copied(sib, c.found)) {
+		if len(head) == 0 || w.knownHead(c, sib, head) || kind == "" && (w.mayBeStray(sib) || w.copied(sib, c.found, names)) {
 			continue
 		}
 		f := w.newFile(c.block, c.path)

@@ -205,7 +205,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			if sib.st.ino != f.fp.Ino || w.sources[k] != nil || !bornTogether(sib.st.born, f.fp.Born) {
 				continue
 			}
-			if f.cur.Offset == 0 && f.fp.Born == 0 && !rotatedName(f.Path(), sib.path) {
+			if f.cur.Offset == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
 				continue // nothing but an inode number speaks for it
 			}
 			if _, kind := w.headOf(sib); kind != "" {
@@ -298,6 +298,19 @@ func (w *Watcher) limitUnseen() {
 		}
 		w.forget(oldest)
 	}
+}
+
+// namesOf are the names that rotations of path may be named after: its own and, behind a symlink, that of what it leads to.
+func namesOf(path string) []string {
+	if real := realPath(path); real != path {
+		return []string{path, real}
+	}
+	return []string{path}
+}
+
+// namedAfter tells whether any of names has other for a rotation, by the rule is.
+func namedAfter(names []string, other string, is func(path, other string) bool) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return is(name, other) })
 }
 
 // rotatedName tells whether a file at path may have been renamed to other by a rotation: app.log becomes

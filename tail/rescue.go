@@ -64,10 +64,11 @@ func (w *Watcher) rescue(list []rotation) {
 		if since == 1 {
 			continue // when the one before was made is not known
 		}
-		for _, sib := range w.siblingsIn(parent(realPath(r.after.path))) {
+		names := namesOf(r.after.path)
+		for _, sib := range w.siblingsIn(parent(names[len(names)-1])) {
 			k := key{r.after.block, sib.st.dev, sib.st.ino}
 			if sib.st.born < since || sib.st.born > r.after.st.born || w.sources[k] != nil || w.mayBeStray(sib) ||
-				!generationName(r.after.path, sib.path) || w.copied(sib, r.after) {
+				!namedAfter(names, sib.path, generationName) || w.copied(sib, r.after, names) {
 				continue
 			}
 			if _, kind := w.headOf(sib); kind != "" {
@@ -107,9 +108,9 @@ func (w *Watcher) mayBeStray(sib sibling) bool {
 
 // copied tells whether a file is the copy of another generation of the path: of a source, or of one that
 // the spool knows and that is gone.
-func (w *Watcher) copied(sib sibling, c found) bool {
+func (w *Watcher) copied(sib sibling, c found, names []string) bool {
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sources[key{c.block, o.st.dev, o.st.ino}] == nil || o.path != c.path && !generationName(c.path, o.path) {
+		if w.sources[key{c.block, o.st.dev, o.st.ino}] == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
 		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib.path, n), w.firstBytes(o.path, n)) {
