@@ -74,6 +74,7 @@ func (r *reader) turnJoined(older, younger *openFile, now time.Time) bool {
 	}
 	older.pending = older.f.Done()
 	younger.pending = younger.f.Done()
+	younger.f.Reread() // what is behind the message was filled already, and nothing new may follow
 	younger.more = joined
 	r.publish(younger.feed.block)
 	r.sealCrowd(younger.feed)

@@ -179,20 +179,45 @@ func TestRecordsAcrossLives(t *testing.T) {
 	}
 }
 
+func appendTo(t *testing.T, path, text string) {
+	t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+		f.Close()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// C081: a message ends in the file that took the place of the one it begins in. What stands behind it there is read at once, though
+// nothing is added to it, and before the file behind that.
+func TestC081ReadsOnBehindAJoin(t *testing.T) {
+	x := newShaped(t, record.Config{Container: record.CRI, Timeout: time.Hour})
+	path := filepath.Join(x.dir, "a.log")
+	line := func(tag, text string) string { return "2026-11-29T23:28:47.1Z stdout " + tag + " " + text + "\n" }
+	appendTo(t, path+".1", line("F", "zero")+line("P", "one "))
+	time.Sleep(12 * time.Millisecond) // the clock of the file system moves
+	appendTo(t, path, line("F", "two")+line("F", "three"))
+	now, deadline := time.Now(), time.Now().Add(20*time.Second)
+	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%q", x.got())
+		}
+		r.seal(r.open)
+		return now, len(x.got()) < 3
+	})
+	if got, want := x.got(), []string{"zero", "one two", "three"}; !slices.Equal(got, want) {
+		t.Fatalf("got %q, want %q", got, want)
+	}
+}
+
 // A rotated file ends in the middle of an event: its part comes after the timeout, and before the file that took its place.
 func TestC066RotationInsideAnEvent(t *testing.T) {
 	x := newShaped(t, record.Config{Multiline: record.Multiline{Start: "^start"}, Timeout: 2 * time.Second})
 	path := filepath.Join(x.dir, "a.log")
-	write := func(path, text string) {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-		if err == nil {
-			_, err = f.WriteString(text)
-			f.Close()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(path, text string) { appendTo(t, path, text) }
 	write(path, "start 1\n a\nstart 2\n b\n")
 	now, phase, deadline := time.Now(), 0, time.Now().Add(20*time.Second)
 	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {

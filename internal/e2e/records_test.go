@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,20 @@ func (f *forms) wantReason(reason string, want float64) {
 	if app[reason] != want {
 		f.t.Errorf("%s: %v records, want %v", reason, app[reason], want)
 	}
+}
+
+// seedOf is a new seed, or the one to replay.
+func seedOf(t *testing.T) uint64 {
+	t.Helper()
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("SHIPPER_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SHIPPER_SEED=%d", seed)
+	return seed
 }
 
 func header(r kafkatest.Record, key string) string {
@@ -303,8 +318,7 @@ func TestC080MixedFormats(t *testing.T) {
 // Kills at random while two containers' streams write partial messages and traces: each event once, whole, in the order of its stream and file.
 func TestKill9Records(t *testing.T) {
 	f := newForms(t, "    container: auto\n    multiline: {preset: java, timeout: 10s}\n    headers: [stream, offset]\n")
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedOf(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	done := make(chan []string)
 	stop := make(chan struct{})
@@ -363,8 +377,7 @@ func TestKill9Records(t *testing.T) {
 // one file and ends in the next, and the agent is killed at random: each message once, whole, in order.
 func TestC081RotationInsideMessages(t *testing.T) {
 	f := newForms(t, "    container: cri\n")
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := seedOf(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	pod := filepath.Join(f.dir, "..", "pods")
 	if err := os.Mkdir(pod, 0o755); err != nil {
@@ -392,6 +405,8 @@ func TestC081RotationInsideMessages(t *testing.T) {
 		write("2026-11-29T23:28:47.1Z " + stream + " " + tag + " " + text + "\n")
 	}
 	f.agent.Start()
+	piece(0, "stdout", true)
+	f.records(1) // a file that is rotated before the very first look is nowhere
 	for i := range 7 {
 		for k := range 20 {
 			piece(100*i+k, []string{"stdout", "stderr"}[rng.IntN(2)], rng.IntN(3) == 0)
@@ -399,7 +414,7 @@ func TestC081RotationInsideMessages(t *testing.T) {
 		// Both streams are inside a message.
 		piece(100*i+50, "stdout", false)
 		piece(100*i+51, "stderr", false)
-		time.Sleep(1200 * time.Millisecond) // the agent finds each file before it is rotated
+		time.Sleep(time.Duration(rng.IntN(1200)) * time.Millisecond) // others are rotated before they were ever seen
 		rotate(i)
 		if i%3 == 2 {
 			f.agent.Kill9()
