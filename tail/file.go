@@ -444,7 +444,7 @@ func (f *File) Unfill() {
 // first bytes of a rune stay back. Call it when Next is drained and Fill had nothing new.
 func (f *File) Flush(buf []byte, now time.Time) (l Line, ok bool, err error) {
 	r := f.rd
-	if f.Pending() == 0 || r.buf != nil || now.Sub(f.grewAt) < f.block.IdleFlush {
+	if f.Pending() == 0 || r.buf != nil || !f.idle(now) {
 		return Line{}, false, nil
 	}
 	var st Status

@@ -63,7 +63,7 @@ func (f *File) HoldHere(note uint32) {
 func (f *File) Rest(now time.Time) (l Line, ok bool) {
 	r := f.rd
 	data := r.buf[r.pos:]
-	if len(data) == 0 || now.Sub(f.grewAt) < f.block.IdleFlush {
+	if len(data) == 0 || !f.idle(now) {
 		return Line{}, false
 	}
 	to := f.rule.flushable(data, r.lineAt())
@@ -87,7 +87,7 @@ func (f *File) Rest(now time.Time) (l Line, ok bool) {
 
 // RestDue tells whether Rest may have something although Fill has nothing new.
 func (f *File) RestDue(now time.Time) bool {
-	return f.pending > 0 && !f.noFlush && now.Sub(f.grewAt) >= f.block.IdleFlush
+	return f.pending > 0 && !f.noFlush && f.idle(now)
 }
 
 // Reread makes the next Fill hand out again what is held, though nothing was added to it.

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -159,6 +160,24 @@ func (u *unpacker) skip(off int64) (n int) {
 	n = u.more(buf)
 	u.last = buf[:n]
 	return n
+}
+
+// Complete tells that all that can be read of the file was handed out and nothing can follow: a compressed copy was read to its
+// end, or as far as it goes. The receiver should release it then, since others may wait to be unpacked.
+func (f *File) Complete() bool {
+	u := f.unpack
+	switch {
+	case u == nil:
+		return false
+	case u.other || u.torn || u.damage != nil:
+		return true
+	}
+	return u.ended && f.rd != nil && f.rd.offset()+int64(f.pending) == u.pos && f.Pending() == 0
+}
+
+// idle tells whether an unfinished last line has waited long enough for its end.
+func (f *File) idle(now time.Time) bool {
+	return now.Sub(f.grewAt) >= f.block.IdleFlush || f.unpack != nil && f.unpack.ended
 }
 
 // catchUp is Fill of a compressed copy before its cursor was found.

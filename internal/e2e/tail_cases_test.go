@@ -1,6 +1,9 @@
 package e2e
 
 import (
+	"bytes"
+	"compress/gzip"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -108,4 +111,47 @@ func TestStartAtEndDiesAtOnce(t *testing.T) {
 		t.Errorf("got %s, want 1|2|3|4", text)
 	}
 	w.stop()
+}
+
+// C040, C048: three generations were rotated and compressed while the agent was down. One is unpacked at a time, and the next one
+// does not wait until the one before has been idle: its end is its end, also that of a last line without newline.
+func TestC040CompressedWhileDown(t *testing.T) {
+	f := newForms(t, "")
+	config := strings.Replace(f.config(filepath.Join(f.dir, "..", "spool"), []source{{name: "app", glob: filepath.Join(f.dir, "app.log")}}), "linger: 200ms", "linger: 50ms\n  idle_flush: 1h", 1)
+	f.agent.SetConfig(config)
+	f.write("app.log", "1\n")
+	f.agent.Start()
+	f.want("1")
+	f.stop()
+	f.write("app.log", "2\n")
+	for i, text := range []string{"3\n4", "5\n", "6\n"} {
+		f.rename("app.log", fmt.Sprintf("app.log.%d", 3-i))
+		packFile(t, filepath.Join(f.dir, fmt.Sprintf("app.log.%d", 3-i)))
+		time.Sleep(20 * time.Millisecond) // the times of the generations differ
+		f.write("app.log", text)
+	}
+	begun := time.Now()
+	f.agent.Start()
+	f.want("1", "2", "3", "4", "5", "6")
+	t.Logf("read %v after the start", time.Since(begun).Round(100*time.Millisecond))
+	f.stop()
+}
+
+// packFile replaces a file by its gzip, which keeps the time of the last write as gzip does.
+func packFile(t *testing.T, path string) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, err = z.Write(data)
+	if err := errors.Join(err, z.Close(), os.WriteFile(path+".gz", packed.Bytes(), 0o644), os.Chtimes(path+".gz", st.ModTime(), st.ModTime()), os.Remove(path)); err != nil {
+		t.Fatal(err)
+	}
 }
