@@ -32,7 +32,7 @@ func (w *Watcher) scan() {
 	w.credit = w.creditNow() - w.scanTook
 	w.creditedAt = w.now()
 	w.tellDenied(w.creditedAt)
-	w.gauges(all)
+	w.gauges(all || w.recount)
 }
 
 // creditNow is the processor time that scans may take now.

@@ -268,7 +268,7 @@ func (w *Watcher) drop(f *File) {
 		s.waiting = false
 		w.waiting = slices.DeleteFunc(w.waiting, func(q *File) bool { return q == f })
 	}
-	s.forgotten = true
+	s.forgotten, w.recount = true, true
 	w.admitted(f)
 	if w.sources[s.key] == f {
 		delete(w.sources, s.key)

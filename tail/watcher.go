@@ -66,6 +66,7 @@ type Watcher struct {
 
 	scans    uint64    // full ones
 	wall     int64     // clock at the start of the last scan, nanoseconds
+	recount  bool      // a source was forgotten: Stats.Files is out of date
 	rescan   bool      // something asks for a full scan
 	scanning bool      // it is a full one
 	allAt    time.Time // when the next full scan comes by itself
@@ -407,6 +408,7 @@ func (w *Watcher) gauges(all bool) {
 		}
 		c.files.Store(int64(len(w.sources) + strays))
 		c.missing.Store(int64(missing + strays))
+		w.recount = false
 	}
 	unread := int64(0)
 	for f := range w.open {
