@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"cmp"
+	"slices"
 	"sync"
 	"time"
 
@@ -60,12 +62,16 @@ func (p *progress) recover(rec *spool.Recovered, lanes map[uint32]*lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	next := map[uint32]uint64{}
+	next, byKey := map[uint32]uint64{}, map[laneKey][]laneIndex{}
 	for i := range rec.Lanes {
 		s := &rec.Lanes[i]
 		l := p.lane(s.ID)
 		l.lane = lanes[s.ID]
 		l.head, next[s.ID] = s.Head, s.Next
+		if s.Slot&kafka.KeyedSlot != 0 {
+			key := laneKey{s.Block, s.Topic, kafka.KeyedSlot}
+			byKey[key] = append(byKey[key], laneIndex{s.ID, s.Next})
+		}
 		if n := len(s.Identities); n > 0 {
 			l.partition = s.Identities[n-1].Partition
 		}
@@ -76,7 +82,11 @@ func (p *progress) recover(rec *spool.Recovered, lanes map[uint32]*lane) {
 	for i := range rec.Sources {
 		s := &rec.Sources[i]
 		f := &fileProgress{lane: s.Lane, spooled: s.Offset, acked: -1}
-		f.marks = []mark{{offset: s.Offset, at: now, lanes: []laneIndex{{s.Lane, next[s.Lane]}}}}
+		in := []laneIndex{{s.Lane, next[s.Lane]}}
+		if l := lanes[s.Lane]; l != nil && l.keyed() {
+			in = byKey[laneKey{s.Block, l.topic, kafka.KeyedSlot}]
+		}
+		f.marks = []mark{{offset: s.Offset, at: now, lanes: in}}
 		p.files[s.Source.ID] = f
 	}
 }
@@ -195,6 +205,16 @@ type FileProgress struct {
 	LastOffset int64     // Kafka's, of the last record of the lane; -1: not known
 	OldestAt   time.Time // when the oldest line that is spooled and not acked was spooled, at the latest; zero: there is none
 	Waits      string    // what the lane waits for; "": nothing
+
+	Keyed []KeyedProgress // with partition_by: key, instead of Slot, Partition and LastOffset: the lanes that the file's records may be in, by partition
+}
+
+// KeyedProgress is one lane of a source whose records go to partitions by key.
+type KeyedProgress struct {
+	Lane       uint32
+	Partition  int32
+	LastOffset int64 // Kafka's, of the last record of the lane; -1: not known
+	Waits      string
 }
 
 // of is a source's progress; ok: it is known.
@@ -218,10 +238,29 @@ func (p *progress) of(id uint64) (out FileProgress, ok bool) {
 		out.OldestAt = f.marks[0].at
 	}
 	if l.lane != nil {
-		out.Topic, out.Slot = l.lane.topic, l.lane.slot
-		if cause := kafka.Cause(l.lane.waits.Load()); cause != kafka.CauseNone {
-			out.Waits = cause.String()
+		out.Topic, out.Slot, out.Waits = l.lane.topic, l.lane.slot, l.waits()
+		if l.lane.keyed() {
+			out.Keyed = p.keyed(l.lane)
 		}
 	}
 	return out, true
+}
+
+// waits says what the lane waits for.
+func (l *laneProgress) waits() string {
+	if cause := kafka.Cause(l.lane.waits.Load()); cause != kafka.CauseNone {
+		return cause.String()
+	}
+	return ""
+}
+
+// keyed lists the lanes of one feed: they are sealed together, and which of them a file has fed is not noted.
+func (p *progress) keyed(home *lane) (list []KeyedProgress) {
+	for id, l := range p.lanes {
+		if x := l.lane; x != nil && x.keyed() && x.block == home.block && x.topic == home.topic {
+			list = append(list, KeyedProgress{Lane: id, Partition: int32(x.slot &^ kafka.KeyedSlot), LastOffset: l.last, Waits: l.waits()})
+		}
+	}
+	slices.SortFunc(list, func(a, b KeyedProgress) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list
 }

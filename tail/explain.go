@@ -22,6 +22,7 @@ type Explained struct {
 	Size    int64     // bytes
 	ModTime time.Time //
 	Own     bool      // never tailed: the agent's own log or spool
+	NoBoot  bool      // when the machine was started cannot be told: a file that a power cut left shorter is read again from its start
 	Blocks  []ExplainedBlock
 }
 
@@ -43,6 +44,7 @@ type FileView struct {
 	Fingerprint Fingerprint
 	Size        int64  // bytes
 	Offset      int64  // read up to here: behind the last line handed out
+	PassedOver  int64  // bytes at its start that were passed over when this run found it (start_at, ignore_older): nobody was sent them
 	State       string // in a few words
 	Error       string // the last thing that kept it from being read
 	ChangedAt   time.Time
@@ -117,7 +119,7 @@ func (s *Survey) Files() []FileView {
 }
 
 func (w *Watcher) explain(path string) Explained {
-	e := Explained{Path: path, Real: realPath(path)}
+	e := Explained{Path: path, Real: realPath(path), NoBoot: w.bootedAt.Unix() <= 0}
 	st, err := statPath(path)
 	if err != nil {
 		e.Problem = err.Error()
@@ -171,6 +173,9 @@ func (w *Watcher) sourceAt(block int, path string, st fileStat) *File {
 func (w *Watcher) view(f *File) *FileView {
 	s := &f.src
 	v := &FileView{ID: f.ID(), Block: w.blocks[s.key.block].Name, WasBlock: s.wasBlock, Path: f.Path(), At: s.at, Size: s.st.size, State: w.stateOf(f), ChangedAt: s.changedAt}
+	if v.PassedOver = s.passed; f.offsetSeen() < s.passed {
+		v.PassedOver = 0 // it was truncated since
+	}
 	v.Offset, v.Fingerprint = f.offsetSeen(), Fingerprint{Dev: s.key.dev, Ino: s.key.ino, Born: s.st.born}
 	if !s.out {
 		v.Fingerprint = f.Fingerprint()

@@ -284,4 +284,5 @@ func (w *Watcher) startAtEnd(f *File) {
 	}
 	f.cur = r.cursor()
 	f.fp.Prefix, f.fp.PrefixBytes = r.prefix()
+	f.src.passed = f.cur.Offset
 }

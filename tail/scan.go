@@ -30,6 +30,7 @@ type source struct {
 	forgotten bool   // no source any more
 	opened    string // path it was open under last
 	missing   bool   // no pattern finds it
+	passed    int64  // bytes that were passed over when it was found: it is new, and starts at the end or is older than its block wants
 	at        string // missing and closed: the name it has outside the patterns
 	denied    bool   // could not be opened for lack of permission
 	deniedAs  int64  // its change time then: another one may mean that it can

@@ -5,6 +5,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -12,11 +13,13 @@ import (
 	"net/http"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"shipper/pipeline"
+	"shipper/sink/kafka"
 	"shipper/spool"
 	"shipper/tail"
 )
@@ -36,6 +39,7 @@ type explainReply struct {
 	Size    int64           `json:"size"` // bytes
 	ModTime *time.Time      `json:"mod_time,omitempty"`
 	Verdict string          `json:"verdict"`
+	NoBoot  bool            `json:"boot_time_unknown,omitempty"` // a file that a power cut left shorter is read again from its start
 	Sources []explainSource `json:"sources"`
 }
 
@@ -57,6 +61,7 @@ type explainFile struct {
 	Error       string     `json:"error,omitempty"`
 	TakenFrom   string     `json:"taken_over_from,omitempty"`
 	Size        int64      `json:"size"`
+	PassedOver  int64      `json:"passed_over,omitempty"` // bytes at the start that were passed over when it was found; offsets are -1 while nothing behind them is read
 	Read        int64      `json:"read"`
 	Spooled     int64      `json:"spooled"`
 	Sent        int64      `json:"sent"`
@@ -73,11 +78,28 @@ type laneReply struct {
 	Partition  int32  `json:"partition"`   // -1: none chosen yet
 	LastOffset int64  `json:"last_offset"` // Kafka's, of the last record of the lane; -1: not known
 	Waits      string `json:"waits_for,omitempty"`
+
+	ByKey []keyedReply `json:"by_key,omitempty"` // records go to partitions by key: instead of slot, partition and last_offset, which are -1
+}
+
+// keyedReply is one of the lanes that the records of a file may be in.
+type keyedReply struct {
+	Lane       uint32 `json:"lane"`
+	Partition  int32  `json:"partition"`
+	LastOffset int64  `json:"last_offset"` // -1: not known
+	Waits      string `json:"waits_for,omitempty"`
+}
+
+// byKey makes l the answer for a file whose records go by key.
+func (l *laneReply) byKey(lanes []keyedReply) {
+	if len(lanes) > 0 {
+		l.ByKey, l.Partition, l.LastOffset, l.Slot, l.Waits = lanes, -1, -1, 0, ""
+	}
 }
 
 // explain puts together what is known. far is by source id; nil: no agent runs.
 func explain(e tail.Explained, far map[uint64]pipeline.FileProgress, now time.Time) explainReply {
-	r := explainReply{Agent: "running", Path: e.Path, Problem: e.Problem, Kind: e.Kind, Device: e.Dev, Inode: e.Ino, Size: e.Size, Sources: []explainSource{}}
+	r := explainReply{Agent: "running", Path: e.Path, Problem: e.Problem, Kind: e.Kind, Device: e.Dev, Inode: e.Ino, Size: e.Size, Sources: []explainSource{}, NoBoot: e.NoBoot}
 	if e.Real != e.Path {
 		r.Real = e.Real
 	}
@@ -104,7 +126,12 @@ func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time
 	var oldest time.Time
 	if known {
 		f.Spooled, f.Sent, f.Acked, oldest = p.Spooled, p.Sent, p.Acked, p.OldestAt
-		f.Lane = &laneReply{p.Lane, p.Topic, p.Slot, p.Partition, p.LastOffset, p.Waits}
+		f.Lane = &laneReply{Lane: p.Lane, Topic: p.Topic, Slot: p.Slot, Partition: p.Partition, LastOffset: p.LastOffset, Waits: p.Waits}
+		var lanes []keyedReply
+		for _, k := range p.Keyed {
+			lanes = append(lanes, keyedReply(k))
+		}
+		f.Lane.byKey(lanes)
 		if base = p.Acked; base < 0 {
 			base = p.Spooled
 		}
@@ -115,7 +142,15 @@ func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time
 		}
 		f.LagSeconds = max(0, now.Sub(oldest).Seconds())
 	}
+	f.passOver(v)
 	return f
+}
+
+// passOver takes back what looks like progress and is none.
+func (f *explainFile) passOver(v *tail.FileView) {
+	if f.PassedOver = v.PassedOver; f.PassedOver > 0 && f.Read <= f.PassedOver {
+		f.Read, f.Spooled, f.Sent, f.Acked = -1, -1, -1, -1
+	}
 }
 
 // verdict is the answer in one sentence.
@@ -242,30 +277,47 @@ func explainOffline(cfg *Config, file string) (*explainReply, error) {
 	return &r, nil
 }
 
-// fromSpool adds what the spool knows of a file. How much of it is in Kafka is known only if all of its lane is.
+// fromSpool adds what the spool knows of a file. How much of it is in Kafka is known only if all of its lanes are.
 func fromSpool(f *explainFile, in *spool.Inspection) {
-	for _, s := range in.Sources {
-		if s.ID != f.ID {
-			continue
-		}
-		f.Spooled = s.Offset
+	i := slices.IndexFunc(in.Sources, func(s spool.SourceState) bool { return s.ID == f.ID })
+	if i < 0 {
+		return
+	}
+	s := &in.Sources[i]
+	f.Spooled = s.Offset
+	i = slices.IndexFunc(in.Lanes, func(l spool.LaneInfo) bool { return l.ID == s.Lane })
+	if i < 0 {
+		return
+	}
+	home := &in.Lanes[i]
+	f.Lane = &laneReply{Lane: home.ID, Topic: home.Topic, Slot: home.Slot, Partition: -1, LastOffset: lastOffset(home)}
+	if v := laneView(home); v.Identity != nil {
+		f.Lane.Partition = v.Identity.Partition
+	}
+	acked, lanes := home.Head >= home.Next, []keyedReply(nil)
+	if home.Slot&kafka.KeyedSlot != 0 {
 		for i := range in.Lanes {
 			l := &in.Lanes[i]
-			if l.ID != s.Lane {
+			if l.Block != home.Block || l.Topic != home.Topic || l.Slot&kafka.KeyedSlot == 0 {
 				continue
 			}
-			f.Lane = &laneReply{Lane: l.ID, Topic: l.Topic, Slot: l.Slot, Partition: -1, LastOffset: -1}
-			if v := laneView(l); v.Identity != nil {
-				f.Lane.Partition = v.Identity.Partition
-			}
-			if l.LastAck.Count > 0 {
-				f.Lane.LastOffset = l.LastAck.BaseOffset + int64(l.LastAck.Count) - 1
-			}
-			if l.Head >= l.Next {
-				f.Sent, f.Acked = s.Offset, s.Offset
-			}
+			acked = acked && l.Head >= l.Next
+			lanes = append(lanes, keyedReply{Lane: l.ID, Partition: int32(l.Slot &^ kafka.KeyedSlot), LastOffset: lastOffset(l)})
 		}
+		slices.SortFunc(lanes, func(a, b keyedReply) int { return cmp.Compare(a.Partition, b.Partition) })
 	}
+	f.Lane.byKey(lanes)
+	if acked {
+		f.Sent, f.Acked = s.Offset, s.Offset
+	}
+}
+
+// lastOffset is Kafka's, of the last record of the lane; -1: not known.
+func lastOffset(l *spool.LaneInfo) int64 {
+	if l.LastAck.Count == 0 {
+		return -1
+	}
+	return l.LastAck.BaseOffset + int64(l.LastAck.Count) - 1
 }
 
 // surveyOf looks at files and spool as a start would find them. The inspection is nil if there is no spool yet.
@@ -286,6 +338,9 @@ func printExplain(out io.Writer, r *explainReply) {
 	fmt.Fprintf(out, "%s\n  %s\n", r.Path, r.Verdict)
 	if r.Agent != "running" {
 		fmt.Fprintln(out, "  no agent answers: this is what the config and the spool say")
+	}
+	if r.NoBoot {
+		fmt.Fprintln(out, "  when this machine was started cannot be told (no clock that runs while it is off): a file that a power cut left shorter is read again from its start")
 	}
 	if r.Real != "" {
 		fmt.Fprintf(out, "  leads to   %s\n", r.Real)
@@ -331,12 +386,27 @@ func printExplainFile(out io.Writer, f *explainFile) {
 		line("taken over", "from source %s, which the config does not have any more", f.TakenFrom)
 	}
 	line("size", "%d", f.Size)
+	if f.PassedOver > 0 {
+		line("passed over", "its first %d bytes, which were there when it was found (start_at, ignore_older): they are not sent", f.PassedOver)
+	}
+	if f.PassedOver > 0 && f.Read < 0 {
+		return // the rest would be the offset that it begins at
+	}
 	line("read", "%s", offset(f.Read))
 	line("spooled", "%s", offset(f.Spooled))
 	line("sent", "%s", offset(f.Sent))
 	line("acked", "%s", offset(f.Acked))
 	line("lag", "%d bytes, %.1f s", f.LagBytes, f.LagSeconds)
-	if l := f.Lane; l != nil {
+	if l := f.Lane; l != nil && len(l.ByKey) > 0 {
+		line("topic", "%s, by key: its records may be in any of %d lanes", l.Topic, len(l.ByKey))
+		for _, k := range l.ByKey {
+			text := fmt.Sprintf("%d, lane %d, last Kafka offset %s", k.Partition, k.Lane, offset(k.LastOffset))
+			if k.Waits != "" {
+				text += ", waits for " + k.Waits
+			}
+			line("  partition", "%s", text)
+		}
+	} else if l != nil {
 		line("topic", "%s, partition %s, lane %d, last Kafka offset %s", l.Topic, offset(int64(l.Partition)), l.Lane, offset(l.LastOffset))
 		if l.Waits != "" {
 			line("waits for", "%s", l.Waits)

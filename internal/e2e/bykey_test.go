@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -68,8 +70,56 @@ func TestByKeyKill9(t *testing.T) {
 	kafkatest.AwaitRecords(t, b.checker(), b.topic, lines, b.read)
 	got, _ := kafkatest.ReadTopic(t, b.checker(), b.topic, b.read)
 	checkByKey(t, got, lines, partitions)
+	explainByKey(t, agent, path, got)
 	if code := agent.Stop(stopMax); code != 0 {
 		t.Fatalf("exit code %d after SIGTERM", code)
+	}
+	explainByKey(t, agent, path, got)
+}
+
+// explainByKey compares what `shipper explain` says of a file that is in Kafka with the ends of the partitions.
+func explainByKey(t *testing.T, agent *kafkatest.Agent, path string, got []kafkatest.Record) {
+	t.Helper()
+	last := map[int32]int64{}
+	for _, r := range got {
+		last[r.Partition] = max(last[r.Partition], r.Offset)
+	}
+	var reply struct {
+		Sources []struct {
+			File struct {
+				Size, Acked int64
+				Lane        struct {
+					Partition int32
+					ByKey     []struct {
+						Partition  int32
+						LastOffset int64 `json:"last_offset"`
+					} `json:"by_key"`
+				}
+			}
+		}
+	}
+	for deadline := time.Now().Add(deliverMax); ; time.Sleep(100 * time.Millisecond) { // the last acks become durable
+		out, err := exec.Command(agent.Binary(), "explain", "--json", "--config", agent.ConfigFile(), path).Output()
+		if err == nil {
+			err = json.Unmarshal(out, &reply)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := &reply.Sources[0].File; f.Acked == f.Size {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not acked: %s", out)
+		}
+	}
+	lane := &reply.Sources[0].File.Lane
+	told := map[int32]int64{}
+	for _, k := range lane.ByKey {
+		told[k.Partition] = k.LastOffset
+	}
+	if lane.Partition != -1 || !maps.Equal(told, last) {
+		t.Errorf("explain says partition %d and %v, want %v by partition", lane.Partition, told, last)
 	}
 }
 
