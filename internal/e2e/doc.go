@@ -2,7 +2,10 @@
 // and on real Kafka, killed and cut off while a writer writes. Every test ends by comparing the topic with the files,
 // byte for byte: nothing lost, nothing doubled, nothing out of order.
 //
-// A test named after a number (TestC122...) is a case from the field. What takes minutes or many restarts of brokers is
+// A test named after a number (TestC122..., TestTailMatrix/C038...) is a case from the field; those about files that need no fault of
+// the brokers go through the life of one agent together, and the rest of them are scripts in tail/testdata. The clock of the machine
+// (C026) and file systems without events of their own (C015, FUSE) are not changed here: the scripts have both, by a clock of the
+// watcher and by writers that inotify does not see. What takes minutes or many restarts of brokers is
 // behind the build tag long (`make test-long`) and runs twice there: as a user that may read its topic, and as one that may
 // only write. Times of a case that make half an hour are in tests named InFull, once each. On real brokers:
 //

@@ -1,9 +1,6 @@
 package e2e
 
 import (
-	"bytes"
-	"compress/gzip"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -126,7 +123,7 @@ func TestC040CompressedWhileDown(t *testing.T) {
 	f.write("app.log", "2\n")
 	for i, text := range []string{"3\n4", "5\n", "6\n"} {
 		f.rename("app.log", fmt.Sprintf("app.log.%d", 3-i))
-		packFile(t, filepath.Join(f.dir, fmt.Sprintf("app.log.%d", 3-i)))
+		caseDir{t, f.dir}.pack(fmt.Sprintf("app.log.%d", 3-i))
 		time.Sleep(20 * time.Millisecond) // the times of the generations differ
 		f.write("app.log", text)
 	}
@@ -137,21 +134,124 @@ func TestC040CompressedWhileDown(t *testing.T) {
 	f.stop()
 }
 
-// packFile replaces a file by its gzip, which keeps the time of the last write as gzip does.
-func packFile(t *testing.T, path string) {
+// under has an agent run by a shell, so that what the shell does first counts for it: "$@" is the agent's command line. The config is
+// that of the file it names.
+func (b *brokers) under(t *testing.T, shell, config string) *kafkatest.Agent {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
+	file := filepath.Join(t.TempDir(), "shipper.yaml")
+	if err := os.WriteFile(file, []byte(config), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
+	binary := kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: config}).Binary()
+	return kafkatest.NewAgent(t, kafkatest.AgentOptions{Config: config, Binary: "/bin/sh", Args: []string{"-c", shell, "sh", binary, "run", "--config", file}})
+}
+
+// C023: the process may open 64 files, and there are 200. Kafka and the spool have what they need.
+func TestC023FewDescriptors(t *testing.T) {
+	const files = 200
+	b := embedded(t, 1)
+	d := caseDir{t, t.TempDir()}
+	agent := b.under(t, `ulimit -n 64; exec "$@"`, b.config(d.path("spool"), []source{{name: "app", glob: d.path("*.log")}}))
+	want := make([][]string, files)
+	write := func(from int) {
+		for i := range want {
+			for n := range 10 {
+				want[i] = append(want[i], fmt.Sprintf("file %d line %d", i, from+n))
+			}
+			d.add(fmt.Sprintf("%d.log", i), lines(want[i][from:]...))
+		}
 	}
-	var packed bytes.Buffer
-	z := gzip.NewWriter(&packed)
-	_, err = z.Write(data)
-	if err := errors.Join(err, z.Close(), os.WriteFile(path+".gz", packed.Bytes(), 0o644), os.Chtimes(path+".gz", st.ModTime(), st.ModTime()), os.Remove(path)); err != nil {
-		t.Fatal(err)
+	b.read.Within = deliverMax
+	write(0)
+	agent.Start()
+	kafkatest.AwaitRecords(t, b.bootstrap, b.topic, 10*files, b.read)
+	write(10)
+	kafkatest.AwaitRecords(t, b.bootstrap, b.topic, 20*files, b.read)
+	got, _ := kafkatest.ReadTopic(t, b.bootstrap, b.topic, b.read)
+	checkCase(t, got, want)
+	if log := agent.Log(); !strings.Contains(log, "ulimit -n") || strings.Contains(log, "too many open files") {
+		t.Errorf("the log does not name the limit, or tells of failures:\n%s", log)
+	}
+	if code := agent.Stop(stopMax); code != 0 {
+		t.Fatalf("exit code %d after SIGTERM", code)
+	}
+}
+
+// C008: a directory that is removed and made again leaves no descriptor behind.
+func TestC008NoLeak(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1}, source{name: "app", glob: "sub/*.log"})
+	d := caseDir{t, filepath.Join(w.dir, "logs")}
+	open := func() int {
+		list, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", w.agent.Pid()))
+		d.must(err)
+		return len(list)
+	}
+	w.agent.Start()
+	after := 0
+	for i := range 10 {
+		d.mkdir("sub")
+		d.add("sub/a.log", fmt.Sprintf("%d\n", i))
+		d.add("sub/b.log", fmt.Sprintf("%d\n", i))
+		kafkatest.AwaitRecords(t, w.bootstrap, w.topic, int64(2*i+2), w.read)
+		d.rm("sub")
+		if i == 2 {
+			after = open()
+		}
+	}
+	for deadline := time.Now().Add(20 * time.Second); open() > after; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d descriptors are open, %d were after three rounds", open(), after)
+		}
+	}
+	w.stop()
+}
+
+// C169, C170, C172, C173: an agent that may not read everything, and files that it may not read.
+func TestC169toC173Permissions(t *testing.T) {
+	b := embedded(t, 1)
+	d := caseDir{t, t.TempDir()}
+	var sources []source
+	for _, name := range []string{"granted", "tight", "flood"} {
+		d.mkdir(name)
+		sources = append(sources, source{name: name, glob: d.path(name + "/*.log*")})
+	}
+	shell := `exec "$@"`
+	if os.Geteuid() == 0 {
+		shell = `exec setpriv --bounding-set=-dac_override,-dac_read_search --inh-caps=-dac_override,-dac_read_search "$@"`
+	}
+	agent := b.under(t, shell, b.config(d.path("spool"), sources))
+	deny := func(name string) { t.Helper(); d.must(os.Chmod(d.path(name), 0)) }
+	allow := func(name string) { t.Helper(); d.must(os.Chmod(d.path(name), 0o644)) }
+	d.add("granted/a.log", lines("granted 1", "granted 2"))
+	deny("granted/a.log")
+	for i := range 500 {
+		name := fmt.Sprintf("flood/%d.log", i)
+		d.add(name, "never read\n")
+		deny(name)
+	}
+	d.add("tight/app.log", "tight 1\n")
+	b.read.Within = deliverMax
+	agent.Start()
+	kafkatest.AwaitRecords(t, b.bootstrap, b.topic, 1, b.read)
+	agent.WaitLog("permission denied", 20*time.Second)
+	d.add("tight/app.log", "tight 2\n")
+	d.rotate("tight/app.log", "tight/app.log.1", "tight 4\n")
+	deny("tight/app.log")
+	d.add("tight/app.log.1", "tight 3\n")
+	kafkatest.AwaitRecords(t, b.bootstrap, b.topic, 3, b.read) // the old file is finished meanwhile
+	if n, _ := statsOf(t, d.path("spool"))["unreadable_files"].(float64); n < 502 {
+		t.Errorf("unreadable_files is %v, want 502", n)
+	}
+	allow("tight/app.log")
+	allow("granted/a.log")
+	d.add("granted/a.log", "granted 3\n")
+	kafkatest.AwaitRecords(t, b.bootstrap, b.topic, 7, b.read)
+	got, _ := kafkatest.ReadTopic(t, b.bootstrap, b.topic, b.read)
+	checkCase(t, got, [][]string{{"granted 1", "granted 2", "granted 3"}, {"tight 1", "tight 2", "tight 3", "tight 4"}})
+	if n := strings.Count(agent.Log(), "permission denied"); n > 20 {
+		t.Errorf("%d lines tell of permissions", n)
+	}
+	if code := agent.Stop(stopMax); code != 0 {
+		t.Fatalf("exit code %d after SIGTERM", code)
 	}
 }
