@@ -167,6 +167,35 @@ func TestNoSpaceForAWhile(t *testing.T) {
 	}
 }
 
+// While Kafka is away a batch fills for ten seconds. Files that are read to their
+// end keep their descriptors until then, but not when others wait for these.
+func TestFewDescriptorsInAnOutage(t *testing.T) {
+	a := newFaultyAgent(t)
+	a.cfg.Kafka.Brokers = []string{"127.0.0.1:1"}
+	a.cfg.OpenFilesMax = 8
+	const files = 64
+	line := func(flag int) {
+		for i := range files {
+			f, err := os.OpenFile(filepath.Join(a.dir, fmt.Sprintf("%d.log", i)), flag, 0o600)
+			if err == nil {
+				_, err = f.WriteString("line\n")
+			}
+			if err != nil || f.Close() != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	line(os.O_WRONLY | os.O_CREATE)
+	a.start()
+	a.await("the first line of each", func(s Stats) bool { return s.LinesSpooled == files })
+	line(os.O_WRONLY | os.O_APPEND)
+	a.await("one more, without waiting for ten seconds eight times", func(s Stats) bool { return s.LinesSpooled >= 2*files-uint64(a.cfg.OpenFilesMax) })
+	a.stop()
+	if err := <-a.done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A sync that fails is never tried again: the agent ends, and the next start
 // delivers the rest.
 func TestNoSpaceAtSync(t *testing.T) {

@@ -243,7 +243,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 		if d.Records == 0 {
 			what = "the spool was damaged; no record is known to be missing"
 		}
-		a.log.Error(what, "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
+		a.log.Error(what, "records", d.Records, "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
 			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
 	}
 	var err error

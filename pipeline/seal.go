@@ -119,8 +119,9 @@ func (r *reader) deadline(f *feed) time.Time {
 
 // due says whether what the feed holds must be handed over now. While sealed
 // batches wait to be sent, another small one would only make the backlog slow:
-// its bytes are safe in their files, unless a file is about to go. Cursors
-// alone, of files with nothing to ship, can wait as long.
+// its bytes are safe in their files, unless a file is about to go, or others wait
+// for the descriptors of those that are read to their end. Cursors alone, of files
+// with nothing to ship, can wait as long.
 func (r *reader) due(f *feed, now time.Time) bool {
 	if now.Before(r.deadline(f)) {
 		return false
@@ -129,7 +130,7 @@ func (r *reader) due(f *feed, now time.Time) bool {
 		return true
 	}
 	for _, of := range f.dirty {
-		if of.hurry || !of.known {
+		if of.hurry || !of.known || !of.more && of.f.Wanted() {
 			return true
 		}
 	}
