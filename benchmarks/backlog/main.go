@@ -5,6 +5,7 @@
 //
 //	go run ./benchmarks/backlog -batches 5000000 -rtt 1ms -results benchmarks/results
 //	go run ./benchmarks/backlog -batches 600 -lines 4500 -lanes 1,2,4,8 -rtt 0s,1ms,10ms -results benchmarks/results
+//	go run ./benchmarks/backlog -batches 2000 -lines 4500 -rtt 0s [-cold] -results benchmarks/results
 //
 //	a spool is made -> broker up, which holds back each answer for a round trip time -> agent started -> all delivered
 package main
@@ -39,6 +40,7 @@ type settings struct {
 	batches, lines int
 	lanes          []int
 	rtts           []time.Duration
+	cold           bool
 	codec          kafka.Codec
 	dir, results   string
 	peakRSSMiBMax  int
@@ -60,6 +62,7 @@ func main() {
 		s.codec, err = kafka.ParseCodec(text)
 		return err
 	})
+	flag.BoolVar(&s.cold, "cold", false, "take the spool out of the page cache before the agent starts")
 	flag.StringVar(&s.dir, "dir", os.TempDir(), "folder for the spool, on a real disk")
 	flag.StringVar(&s.results, "results", "", "also write the table to a file in this folder")
 	flag.IntVar(&s.peakRSSMiBMax, "peak-rss-mib-max", 0, "exit with an error if the agent's peak is above; 0: just tell")
@@ -132,6 +135,11 @@ func (d *drain) run(programs run.Programs) (err error) {
 	}
 	if err := d.fill(filepath.Join(agentDir, "spool")); err != nil {
 		return err
+	}
+	if d.cold {
+		if err := run.DropCache(filepath.Join(agentDir, "spool")); err != nil {
+			return err
+		}
 	}
 	b, err := run.StartBroker(run.BrokerOptions{Bin: programs.Path("nullbroker"), CPU: 1, AckDelay: d.rtt, Partitions: 64})
 	if err != nil {
