@@ -11,12 +11,12 @@
 //
 //	black hole, short and long          S1aShortBlackHole, S1bLongBlackHole
 //	refused for good in the middle      RecutS1RefusedInTheMiddle
-//	brokers stopped, killed             S1cBrokersStopAndDie, C122RollingRestart
+//	brokers stopped, killed             S1cBrokersStopAndDie, C122RollingRestart; in short: C122BrokersRestart
 //	order on the wire                   S2WireOrder
 //	outage beyond the brokers' memory   S3LongOutage; embedded: S3TopicUnknownAfterTheOutage
 //	clean restart, head in doubt        CleanRestartWithTheHeadInDoubt
 //	leaders moved                       C143LeaderMovesUnderLoad
-//	frozen and thawed                   C139FrozenAndThawed; with the times of the case: C139InFull
+//	frozen and thawed                   C139FrozenAndThawed; in short: C139FrozenOnce; with the times of the case: C139InFull
 //	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger
 //	backlog older than the expiry       BacklogOlderThanTheExpiry
 //	topic recreated, partitions added   C138TopicRecreated, C125PartitionsGrowUnderLoad

@@ -29,32 +29,6 @@ func killEach(c *kafkatest.Cluster) {
 	}
 }
 
-// killAll kills all brokers, waits, and starts them.
-func killAll(c *kafkatest.Cluster, pause time.Duration) {
-	for i := range 3 {
-		c.Broker(i).Kill()
-	}
-	time.Sleep(pause)
-	for i := range 3 {
-		c.Broker(i).Start()
-	}
-	for i := range 3 {
-		c.Broker(i).WaitReady()
-	}
-}
-
-// freezeTwo freezes two of three brokers and thaws them.
-func freezeTwo(c *kafkatest.Cluster, rounds int, frozen, thawed time.Duration) {
-	for range rounds {
-		c.Broker(1).Freeze()
-		c.Broker(2).Freeze()
-		time.Sleep(frozen)
-		c.Broker(1).Thaw()
-		c.Broker(2).Thaw()
-		time.Sleep(thawed)
-	}
-}
-
 // C122: all brokers are restarted one after another, cleanly and by SIGKILL, in three rounds, and at last all at once.
 func TestC122RollingRestart(t *testing.T) {
 	ground{partitions: 3, writer: kafkatest.WriterOptions{Files: 3, Rate: 500}}.asBoth(t, func(t *testing.T, w *secured) {

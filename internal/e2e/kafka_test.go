@@ -56,6 +56,58 @@ func TestRealRestartIntoBacklog(t *testing.T) {
 	w.stop()
 }
 
+// killAll kills all brokers, waits, and starts them.
+func killAll(c *kafkatest.Cluster, pause time.Duration) {
+	for i := range 3 {
+		c.Broker(i).Kill()
+	}
+	time.Sleep(pause)
+	for i := range 3 {
+		c.Broker(i).Start()
+	}
+	for i := range 3 {
+		c.Broker(i).WaitReady()
+	}
+}
+
+// freezeTwo freezes two of three brokers and thaws them.
+func freezeTwo(c *kafkatest.Cluster, rounds int, frozen, thawed time.Duration) {
+	for range rounds {
+		c.Broker(1).Freeze()
+		c.Broker(2).Freeze()
+		time.Sleep(frozen)
+		c.Broker(1).Thaw()
+		c.Broker(2).Thaw()
+		time.Sleep(thawed)
+	}
+}
+
+// C122, in short: a clean restart, a SIGKILL, and all brokers at once. More of it: TestC122RollingRestart.
+func TestC122BrokersRestart(t *testing.T) {
+	b, c := real(t, 3)
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 3, Rate: 500})
+	w.underLoad(func() {
+		c.Broker(0).Restart()
+		c.Broker(1).Kill()
+		c.Broker(1).Start()
+		c.Broker(1).WaitReady()
+		killAll(c, time.Second)
+	})
+	w.stop()
+}
+
+// C139, in short: a request gets no answer within its time, since all who would have to store it are frozen.
+func TestC139FrozenOnce(t *testing.T) {
+	b, c := real(t, 3)
+	b.kafka = "  acks_timeout: 1s\n" // 10 s more are given for the way
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 4, Rate: 1_000})
+	w.underLoad(func() {
+		freezeTwo(c, 1, 12*time.Second, time.Second)
+		w.agent.WaitLog("produce request failed", time.Second)
+	})
+	w.stop()
+}
+
 // TLS with the cluster's own authority, a client certificate, and SCRAM on top.
 func TestRealTLSAndSASL(t *testing.T) {
 	const password = "pa: $ss#"
