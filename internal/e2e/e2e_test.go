@@ -193,11 +193,14 @@ func (w *world) first(lines int) {
 	w.check()
 }
 
-// underLoad lets the agent ship what the writer writes while f makes trouble, and wants all settled once that is over.
+// underLoad lets the agent ship what the writer writes, has f make trouble once lines get through, and wants all settled when
+// that is over.
 func (w *world) underLoad(f func()) {
 	w.t.Helper()
 	w.agent.Start()
 	w.writer.Start()
+	w.agent.WaitLog("shipper runs", 20*time.Second)
+	w.awaitStat("lines_acked", 1)
 	f()
 	w.heal()
 	w.writer.Stop()

@@ -164,7 +164,7 @@ func TestC090VolumeFilledAndFreed(t *testing.T) {
 	w.writer.Write(40_000)
 	w.agent.WaitLog("the spool is full", 30*time.Second)
 	w.heal()
-	w.awaitRead("lines_acked", 5_000) // with no byte free
+	w.awaitStat("lines_acked", 5_000) // with no byte free
 	if err := os.Remove(filler); err != nil {
 		t.Fatal(err)
 	}

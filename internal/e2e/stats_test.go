@@ -15,27 +15,24 @@ import (
 )
 
 // adminGet asks the admin socket of the agent with this spool.
-func adminGet(t *testing.T, spoolDir, path string) (code int, body []byte) {
-	t.Helper()
+func adminGet(spoolDir, path string) (code int, body []byte, err error) {
 	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		var d net.Dialer
 		return d.DialContext(ctx, "unix", filepath.Join(spoolDir, "admin.sock"))
 	}}}
 	resp, err := client.Get("http://agent" + path)
 	if err != nil {
-		t.Fatal(err)
+		return 0, nil, err
 	}
 	defer resp.Body.Close()
-	if body, err = io.ReadAll(resp.Body); err != nil {
-		t.Fatal(err)
-	}
-	return resp.StatusCode, body
+	body, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, body, err
 }
 
 func statsOf(t *testing.T, spoolDir string) (all map[string]any) {
 	t.Helper()
-	if code, body := adminGet(t, spoolDir, "/stats"); code != http.StatusOK || json.Unmarshal(body, &all) != nil {
-		t.Fatalf("GET /stats: %d, %s", code, body)
+	if code, body, err := adminGet(spoolDir, "/stats"); err != nil || code != http.StatusOK || json.Unmarshal(body, &all) != nil {
+		t.Fatalf("GET /stats: %d, %s, %v", code, body, err)
 	}
 	return all
 }
@@ -44,12 +41,12 @@ func statsOf(t *testing.T, spoolDir string) (all map[string]any) {
 func (w *world) awaitHealth(code int, says string) {
 	w.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		got, body := adminGet(w.t, w.spoolDir(), "/healthz")
+		got, body, err := adminGet(w.spoolDir(), "/healthz")
 		if got == code && strings.Contains(string(body), says) {
 			return
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("GET /healthz: %d, %s; want %d, %s", got, body, code, says)
+			w.t.Fatalf("GET /healthz: %d, %s, %v; want %d, %s", got, body, err, code, says)
 		}
 	}
 }
@@ -71,6 +68,16 @@ func (w *world) wantStat(name string, want float64) {
 	w.t.Helper()
 	if got, ok := w.stats()[name]; !ok || got != want {
 		w.t.Errorf("%s is %v, want %v", name, got, want)
+	}
+}
+
+// awaitStat waits until a counter of the agent is as high.
+func (w *world) awaitStat(name string, want float64) {
+	w.t.Helper()
+	for deadline := time.Now().Add(60 * time.Second); w.stats()[name] < want; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.t.Fatalf("%s is %v, want %v", name, w.stats()[name], want)
+		}
 	}
 }
 
