@@ -117,9 +117,10 @@ func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
 // leave gives up a topic, which is gone or in a cluster that an operator gives
 // up, for the one of its name that metadata show. What was acked went into the
 // old log. What is in doubt is sent again: it can be in the new one only if a
-// request that was on its way came late, to a broker that goes by the name.
+// request that was on its way came late, to a broker that goes by the name, or if
+// it was sent before metadata showed that there is another cluster.
 func (l *Lane) leave(why Reason, a *Actions) {
-	if why == ReasonRecreated && l.doubt && (l.unheard || l.regress) {
+	if l.doubt && (l.unheard || l.regress) {
 		a.report(ReportMaybeDoubled, l.head, l.batch.Next(), why)
 	}
 	l.id = Identity{From: l.head, PID: -1, Partition: -1}
