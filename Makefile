@@ -8,7 +8,7 @@ BENCH       ?= .
 SEEDS       ?= 20000
 TESTFLAGS   ?=
 
-.PHONY: test test-long test-seeds test-long-reports test-long-faults test-long-cases lint kafka-note build bench fuzz demo clean
+.PHONY: bench-files bench-files-polling bench-100k-files test test-long test-seeds test-long-reports test-long-faults test-long-cases lint kafka-note build bench fuzz demo clean
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
@@ -56,6 +56,16 @@ build:
 # Figures of the packages; those of the whole agent are made as benchmarks/README.md says.
 bench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./...
+
+# Many files: idling, first lines, fairness; under two minutes each, on a quiet machine.
+bench-files:
+	$(GO) run ./benchmarks/files -only inotify -idle 15s -grow 5s -results benchmarks/results
+
+bench-files-polling:
+	$(GO) run ./benchmarks/files -only polling -idle 15s -grow 5s -results benchmarks/results
+
+bench-100k-files:
+	$(GO) run ./benchmarks/files -files 100000 -only inotify -idle 15s -grow 5s -results benchmarks/results
 
 # Every fuzz target of every package for FUZZTIME each.
 fuzz:

@@ -311,13 +311,7 @@ func (w *Watcher) rescueLater(c copyFound) {
 		if len(head) == 0 || w.knownHead(c, sib, head) || kind == "" && (w.mayBeStray(sib) || w.copied(sib, c.found, names)) {
 			continue
 		}
-		f := w.newFile(c.block, c.path)
-		f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(head), uint32(len(head))
-		if kind == "" {
-			f.fp = Fingerprint{}
-		}
-		w.enterCopy(f, copyFound{found{c.candidate, k, sib.st}, sib.path, kind, true})
-		w.stats.rescued.Add(1)
+		w.rescueCopy(c.found, sib, head, kind)
 	}
 }
 

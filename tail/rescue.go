@@ -3,12 +3,14 @@ package tail
 // Two rotations between two scans: the path named A, then B, now C, and only A and C were ever seen there. If
 // the patterns do not cover rotated names, B would be lost without a trace. It is looked for beside C: a name
 // that begins like the path, made after A was last seen at the path and before C, with other content than
-// either. Without creation times nothing is guessed.
+// either. If B is compressed already, its copy must keep the time of the last write. Without creation times nothing is guessed.
 
 import (
 	"bytes"
 	"slices"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // rotation is a path that names another file than before.
@@ -67,11 +69,16 @@ func (w *Watcher) rescue(list []rotation) {
 		names := namesOf(r.after.path)
 		for _, sib := range w.siblingsIn(parent(names[len(names)-1])) {
 			k := key{r.after.block, sib.st.dev, sib.st.ino}
-			if sib.st.born < since || sib.st.born > r.after.st.born || w.sources[k] != nil || w.mayBeStray(sib) ||
-				!namedAfter(names, sib.path, generationName) || w.copied(sib, r.after, names) {
+			if sib.st.born < since || w.sources[k] != nil || w.mayBeStray(sib) || !namedAfter(names, sib.path, generationName) {
 				continue
 			}
-			if _, kind := w.headOf(sib); kind != "" {
+			if head, kind := w.headOf(sib); kind != "" {
+				if r.since > 0 && sib.st.mtime >= since && w.packedBetween(r.after, sib, names, head) {
+					w.rescueCopy(r.after, sib, head, kind)
+				}
+				continue
+			}
+			if sib.st.born > r.after.st.born || w.copied(sib, r.after, names) {
 				continue
 			}
 			f := w.newFile(k.block, r.after.path)
@@ -83,6 +90,41 @@ func (w *Watcher) rescue(list []rotation) {
 			w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", r.after.path, "found_at", sib.path)
 		}
 	}
+}
+
+// packedBetween tells whether a compressed file that was made since the last look is an unseen generation, and not the copy of one
+// that is known: that was written last when the copy says, or begins like it. Only a copy that keeps the time of the last write
+// is believed; of one that does not, or that is still being made, nobody can say.
+func (w *Watcher) packedBetween(c found, sib sibling, names []string, head []byte) bool {
+	if sib.st.mtime >= sib.st.born || len(head) == 0 {
+		return false
+	}
+	for _, g := range w.sources {
+		if g.src.key.block != c.block || g.src.key == c.key || g.Path() != c.path && !namedAfter(names, g.Path(), generationName) {
+			continue
+		}
+		st := g.src.st
+		if g.fd >= 0 {
+			var err error
+			if st, err = statFD(g.fd); err != nil {
+				return false
+			}
+		}
+		if sameWrite(st.mtime, sib.st.mtime) || g.fd < 0 && (g.fp.PrefixBytes == 0 || beginsLike(head, g.fp)) {
+			return false
+		}
+	}
+	return true
+}
+
+// rescueCopy enters an unseen generation that is read from sib, perhaps a compressed one.
+func (w *Watcher) rescueCopy(c found, sib sibling, head []byte, kind string) {
+	f := w.newFile(c.block, c.path)
+	if kind != "" {
+		f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(head), uint32(len(head))
+	}
+	w.enterCopy(f, copyFound{found{c.candidate, key{c.block, sib.st.dev, sib.st.ino}, sib.st}, sib.path, kind, true})
+	w.stats.rescued.Add(1)
 }
 
 // youngest returns when the last generation before c that the spool knows was made, 0 if that is not known.

@@ -68,7 +68,7 @@ func measure(s settings) error {
 		return err
 	}
 	result := report.Result{Name: "files", Args: os.Args[1:], Machine: report.Machine(dir)}
-	t := report.NewTable("files at rest", "wake-up", "idle: CPU % of a core", "peak RSS MiB", "new file: p50 ms", "p99 ms", "file at rest grows: p50 ms", "p99 ms",
+	t := report.NewTable("files at rest", "wake-up", "all read after s", "idle: CPU % of a core", "peak RSS MiB", "new file: p50 ms", "p99 ms", "file at rest grows: p50 ms", "p99 ms",
 		"beside a growing file: p50 ms", "p99 ms", "it grew MB/s", "CPU % meanwhile")
 	for _, mode := range []string{"inotify", "polling"} {
 		if s.only != "" && s.only != mode {
@@ -134,9 +134,11 @@ func (s settings) restPath(logs string, i int) string {
 
 // phases measures one after the other.
 func (s settings) phases(a *run.Agent, logs string, seen *delays) (cells []string, err error) {
+	start := time.Now()
 	if _, err := a.WaitStats("all files read", 5*time.Minute, func(x run.AgentStats) bool { return x.LinesRead >= int64(s.files) }); err != nil {
 		return nil, err
 	}
+	cells = append(cells, fmt.Sprintf("%.1f", time.Since(start).Seconds()))
 	time.Sleep(restAfter)
 	cpu, rss, err := cpuShare(a, func() error { time.Sleep(s.idleFor); return nil })
 	if err != nil {
