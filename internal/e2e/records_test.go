@@ -1,12 +1,14 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -106,18 +108,33 @@ func (f *forms) wantReason(reason string, want float64) {
 	}
 }
 
-// seedOf is a new seed, or the one to replay.
-func seedOf(t *testing.T) uint64 {
-	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("SHIPPER_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
+// awaitKnown waits until the agent has found the file and the spool knows it. It returns the source id of the file, which is
+// above that of the file before it.
+func (f *forms) awaitKnown(name string, before uint64) (id uint64) {
+	f.t.Helper()
+	path := filepath.Join(f.dir, name)
+	for deadline := time.Now().Add(deliverMax); ; time.Sleep(100 * time.Millisecond) {
+		var reply struct {
+			Sources []struct {
+				File *struct {
+					ID      uint64
+					Spooled int64
+				}
+			}
+		}
+		code, body, err := adminGet(filepath.Join(f.dir, "..", "spool"), "/explain?path="+url.QueryEscape(path))
+		if err == nil && code == http.StatusOK {
+			err = json.Unmarshal(body, &reply)
+		}
+		if err == nil && len(reply.Sources) > 0 && reply.Sources[0].File != nil {
+			if f := reply.Sources[0].File; f.ID > before && f.Spooled > 0 {
+				return f.ID
+			}
+		}
+		if time.Now().After(deadline) {
+			f.t.Fatalf("%s is not in the spool: %d, %s, %v", name, code, body, err)
 		}
 	}
-	t.Logf("SHIPPER_SEED=%d", seed)
-	return seed
 }
 
 func header(r kafkatest.Record, key string) string {
@@ -318,7 +335,8 @@ func TestC080MixedFormats(t *testing.T) {
 // Kills at random while two containers' streams write partial messages and traces: each event once, whole, in the order of its stream and file.
 func TestKill9Records(t *testing.T) {
 	f := newForms(t, "    container: auto\n    multiline: {preset: java, timeout: 10s}\n    headers: [stream, offset]\n")
-	seed := seedOf(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	done := make(chan []string)
 	stop := make(chan struct{})
@@ -377,7 +395,8 @@ func TestKill9Records(t *testing.T) {
 // one file and ends in the next, and the agent is killed at random: each message once, whole, in order.
 func TestC081RotationInsideMessages(t *testing.T) {
 	f := newForms(t, "    container: cri\n")
-	seed := seedOf(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	pod := filepath.Join(f.dir, "..", "pods")
 	if err := os.Mkdir(pod, 0o755); err != nil {
@@ -404,17 +423,16 @@ func TestC081RotationInsideMessages(t *testing.T) {
 		want[at] += text
 		write("2026-11-29T23:28:47.1Z " + stream + " " + tag + " " + text + "\n")
 	}
+	id := uint64(0)
 	f.agent.Start()
-	piece(0, "stdout", true)
-	f.records(1) // a file that is rotated before the very first look is nowhere
 	for i := range 7 {
 		for k := range 20 {
-			piece(100*i+k, []string{"stdout", "stderr"}[rng.IntN(2)], rng.IntN(3) == 0)
+			piece(100*i+k, []string{"stdout", "stderr"}[rng.IntN(2)], rng.IntN(3) == 0 || k == 10)
 		}
 		// Both streams are inside a message.
 		piece(100*i+50, "stdout", false)
 		piece(100*i+51, "stderr", false)
-		time.Sleep(time.Duration(rng.IntN(1200)) * time.Millisecond) // others are rotated before they were ever seen
+		id = f.awaitKnown("x.log", id) // what is rotated before it was found is out of reach
 		rotate(i)
 		if i%3 == 2 {
 			f.agent.Kill9()
