@@ -201,7 +201,9 @@ func (a *Agent) newShares() *shares {
 	for i := range percent {
 		percent[i] = a.cfg.Sources[i].SpoolShare
 	}
-	s := newShares(percent, sharedBytes(a.spool.Stats().BytesMax, a.cfg.Spool.RetainAckedBytes, 4*a.spool.GroupBytesMax()))
+	bytesMax, segmentBytes := a.spool.Stats().BytesMax, 4*a.spool.GroupBytesMax()
+	s := newShares(percent, sharedBytes(bytesMax, a.cfg.Spool.RetainAckedBytes, segmentBytes))
+	s.idle = min(a.cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
 	for i := range s.kept {
 		a.intakes[i].kept = s.kept[i]
 	}

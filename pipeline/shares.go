@@ -22,6 +22,7 @@ type shares struct {
 	kept []int64 // by block: bytes that are its own
 	used []int64 // by block: bytes in the spool that are still to be sent
 	room int64   // bytes that the spool still takes, of anybody
+	idle int64   // of room, what blocks beyond their part leave for segments that stay although all in them is acked
 }
 
 // autoShare is the part of what no block has claimed that is kept for the
@@ -52,7 +53,7 @@ func (s *shares) fits(block int, n int64) bool {
 	if s.used[block]+n <= s.kept[block] {
 		return true
 	}
-	others := int64(0)
+	others := s.idle
 	for i := range s.kept {
 		if i != block {
 			others += max(0, s.kept[i]-s.used[i])
