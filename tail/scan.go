@@ -427,7 +427,7 @@ func (w *Watcher) queueDue() {
 		}
 	}
 	slices.SortFunc(w.waiting[first:], func(a, b *File) int {
-		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), trueFirst(a.src.missing, b.src.missing), cmp.Compare(a.src.st.born, b.src.st.born), cmp.Compare(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
+		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), trueFirst(a.src.missing, b.src.missing), cmp.Compare(a.src.st.born, b.src.st.born), byGeneration(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
 	})
 }
 

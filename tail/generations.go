@@ -1,0 +1,57 @@
+package tail
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+)
+
+// byGeneration orders paths for which times do not tell which was made first: app.log.2, app.log.1, app.log, and app.log-20261129
+// before app.log-20261130 before app.log. Rotation in a loop makes several generations within one tick of the file system's clock.
+func byGeneration(a, b string) int {
+	dirA, nameA := filepath.Split(a)
+	dirB, nameB := filepath.Split(b)
+	if dirA != dirB {
+		return cmp.Compare(a, b)
+	}
+	switch { // a name that goes on is that of a generation that was moved away
+	case nameA != nameB && strings.HasPrefix(nameA, nameB):
+		return -1
+	case nameA != nameB && strings.HasPrefix(nameB, nameA):
+		return 1
+	}
+	same := 0
+	for same < len(nameA) && same < len(nameB) && nameA[same] == nameB[same] {
+		same++
+	}
+	for same > 0 && isDigit(nameA[same-1]) { // to the begin of the number in which they differ
+		same--
+	}
+	numA, numB := leadingDigits(nameA[same:]), leadingDigits(nameB[same:])
+	if same == 0 || numA == "" || numB == "" {
+		return cmp.Compare(a, b)
+	}
+	order := cmp.Or(cmp.Compare(len(numA), len(numB)), cmp.Compare(numA, numB))
+	if max(len(numA), len(numB)) <= countDigitsMax {
+		order = -order // numbers count backwards, dates and times forwards
+	}
+	return cmp.Or(order, cmp.Compare(a, b))
+}
+
+// countDigitsMax is how long a number of generations is at most; what is longer is taken for a date.
+const countDigitsMax = 5
+
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
+// leadingDigits are the digits at the start of s without leading zeros; "0" if they are all zeros.
+func leadingDigits(s string) string {
+	n := 0
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	digits := strings.TrimLeft(s[:n], "0")
+	if digits == "" && n > 0 {
+		return "0"
+	}
+	return digits
+}
