@@ -7,6 +7,7 @@ package tail
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 
@@ -16,7 +17,8 @@ import (
 // rotation is a path that names another file than before.
 type rotation struct {
 	after found
-	since int64 // a generation in between was made after this; 0: after the youngest that the spool knows
+	since int64   // a generation in between was made after this; 0: after the youngest that the spool knows
+	known []*File // by the spool at this path, when nothing was found yet: some may be gone
 }
 
 // blockPath is a path as one block sees it.
@@ -32,11 +34,12 @@ const clockTick = int64(20e6)
 // the spool's.
 func (w *Watcher) rotationsOf(fresh []found) []rotation {
 	var list []rotation
-	strays := map[blockPath]bool{}
+	strays := map[blockPath][]*File{}
 	if w.scans == 1 {
 		for _, same := range w.strays {
 			for _, f := range same {
-				strays[blockPath{f.src.key.block, f.Path()}] = true
+				at := blockPath{f.src.key.block, f.Path()}
+				strays[at] = append(strays[at], f)
 			}
 		}
 	}
@@ -45,9 +48,9 @@ func (w *Watcher) rotationsOf(fresh []found) []rotation {
 			continue
 		}
 		if f := w.byPath[c.path]; f != nil && f.src.key.block == c.block && f.Path() == c.path && f.src.seenAt > 0 {
-			list = append(list, rotation{c, max(w.seenAt(f)-clockTick, f.src.st.born+1)})
-		} else if strays[blockPath{c.block, c.path}] {
-			list = append(list, rotation{after: c})
+			list = append(list, rotation{after: c, since: max(w.seenAt(f)-clockTick, f.src.st.born+1)})
+		} else if known := strays[blockPath{c.block, c.path}]; len(known) > 0 {
+			list = append(list, rotation{after: c, known: known})
 		}
 	}
 	return list
@@ -61,7 +64,7 @@ func (w *Watcher) rescue(list []rotation) {
 		}
 		since := r.since
 		if since == 0 {
-			since = w.youngest(r.after) + 1
+			since = w.youngest(r) + 1
 		}
 		if since == 1 {
 			continue // when the one before was made is not known
@@ -69,7 +72,11 @@ func (w *Watcher) rescue(list []rotation) {
 		names := namesOf(r.after.path)
 		for _, sib := range w.siblingsIn(parent(names[len(names)-1])) {
 			k := key{r.after.block, sib.st.dev, sib.st.ino}
-			if sib.st.born < since || w.sources[k] != nil || w.mayBeStray(sib) || !namedAfter(names, sib.path, generationName) {
+			g := w.sources[k]
+			if g != nil && (!g.src.st.is(&sib.st) || g.ID() != 0 || g.src.out || g.src.missing) {
+				continue // it is known; a compressed file that a pattern found just now is not
+			}
+			if sib.st.born < since || w.mayBeStray(sib) || !namedAfter(names, sib.path, rotationName) {
 				continue
 			}
 			if head, kind := w.headOf(sib); kind != "" {
@@ -78,7 +85,7 @@ func (w *Watcher) rescue(list []rotation) {
 				}
 				continue
 			}
-			if sib.st.born > r.after.st.born || w.copied(sib, r.after, names) {
+			if g != nil || sib.st.born > r.after.st.born || w.copied(sib, r.after, names) || w.copyOfGone(sib, r.known) {
 				continue
 			}
 			f := w.newFile(k.block, r.after.path)
@@ -100,7 +107,7 @@ func (w *Watcher) packedBetween(c found, sib sibling, names []string, head []byt
 		return false
 	}
 	for _, g := range w.sources {
-		if g.src.key.block != c.block || g.src.key == c.key || g.Path() != c.path && !namedAfter(names, g.Path(), generationName) {
+		if k := g.src.key; k.block != c.block || k == c.key || k == (key{c.block, sib.st.dev, sib.st.ino}) || g.Path() != c.path && !namedAfter(names, g.Path(), generationName) {
 			continue
 		}
 		st := g.src.st
@@ -110,11 +117,21 @@ func (w *Watcher) packedBetween(c found, sib sibling, names []string, head []byt
 				return false
 			}
 		}
-		if sameWrite(st.mtime, sib.st.mtime) || g.fd < 0 && (g.fp.PrefixBytes == 0 || beginsLike(head, g.fp)) {
+		if sameWrite(st.mtime, sib.st.mtime) || g.fd < 0 && w.headIs(g, head) {
 			return false
 		}
 	}
 	return true
+}
+
+// headIs tells whether a closed source begins as head does, as far as anybody knows.
+func (w *Watcher) headIs(g *File, head []byte) bool {
+	if g.fp.PrefixBytes > 0 {
+		return beginsLike(head, g.fp)
+	}
+	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
+	n := min(len(own), len(head))
+	return n == 0 || bytes.Equal(own[:n], head[:n])
 }
 
 // rescueCopy enters an unseen generation that is read from sib, perhaps a compressed one.
@@ -127,17 +144,45 @@ func (w *Watcher) rescueCopy(c found, sib sibling, head []byte, kind string) {
 	w.stats.rescued.Add(1)
 }
 
-// youngest returns when the last generation before c that the spool knows was made, 0 if that is not known.
-func (w *Watcher) youngest(c found) (born int64) {
+// youngest returns when the last generation before r.after that the spool knows was made, be it there or gone, 0 if that is
+// not known.
+func (w *Watcher) youngest(r rotation) (born int64) {
+	c := r.after
 	for k, f := range w.sources {
 		if b := f.src.st.born; k.block == c.block && k != c.key && f.Path() == c.path && b < c.st.born {
+			born = max(born, b)
+		}
+	}
+	for _, f := range r.known {
+		if b := f.fp.Born; w.isGone(f) && b < c.st.born {
 			born = max(born, b)
 		}
 	}
 	return born
 }
 
-// generationName tells whether a file beside path is named as its rotations are: app.log.1, app.log-20240131.
+// isGone tells whether a file of the spool was not found.
+func (w *Watcher) isGone(f *File) bool { return w.sources[f.src.key] != f }
+
+// copyOfGone tells whether a file holds what was read of one of known that is gone: its inode may be another file's by now, and
+// then it is no stray any more.
+func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
+	return slices.ContainsFunc(known, func(f *File) bool {
+		return w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur)
+	})
+}
+
+// rotationName tells whether a file beside path is certainly named as its rotations are, since it is read unseen: app.log.1,
+// app.log-20240131, app.log.old; not app.log.lock, and not app.log.wf, which is a log of its own.
+func rotationName(path, other string) bool {
+	if numbered(path, other) {
+		return true
+	}
+	rest, _ := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
+	return len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && (rest[1:] == "old" || rest[1:] == "bak")
+}
+
+// generationName tells whether a file beside path may be one of its rotations, or what somebody made of one: app.log.1, app.log.saved.
 func generationName(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
 	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0]))

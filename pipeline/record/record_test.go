@@ -183,6 +183,8 @@ func TestConfigErrors(t *testing.T) {
 		"timestamp.from: is container, but":                      {Timestamp: Timestamp{From: "container"}},
 		"timestamp.from: is \"file\"":                            {Timestamp: Timestamp{From: "file"}},
 		"timestamp.layout: \"%H:%M\" tells no time":              {Timestamp: Timestamp{From: "line", Layout: "%H:%M"}},
+		"timestamp.layout: \"15:04:05\" tells no day and month":  {Timestamp: Timestamp{From: "line", Layout: "15:04:05"}},
+		"timestamp.layout: \"02 15:04\" tells no day and month":  {Timestamp: Timestamp{From: "line", Layout: "02 15:04"}},
 		"timestamp.zone: \"Mars/Base\"":                          {Timestamp: Timestamp{From: "line", Zone: "Mars/Base"}},
 		"timestamp.guard: is clamp, but neither":                 {Timestamp: Timestamp{From: "line", Guard: "clamp"}},
 		"static_headers: has 5000 bytes of names and values; at": {StaticHeaders: []Field{{"a", strings.Repeat("x", 4999)}}},

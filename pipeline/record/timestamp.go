@@ -93,12 +93,18 @@ func (f *Format) compileTime() error {
 	return nil
 }
 
-// checkLayout refuses a layout that does not even tell the hour.
+// checkLayout refuses a layout that does not tell the hour, the day and the month: without them a time would be made up.
 func checkLayout(layout string) error {
-	a := time.Date(2007, 8, 9, 10, 11, 12, 0, time.UTC).Format(layout)
-	b := time.Date(2007, 8, 9, 21, 11, 12, 0, time.UTC).Format(layout)
-	if a == b {
-		return wrong("timestamp.layout", "%q tells no time of day; write it as this moment would be written: 2006-01-02 15:04:05, or name one of rfc3339, unix, unix_ms, clf, syslog", layout)
+	says := func(month time.Month, day, hour int) string {
+		return time.Date(2007, month, day, hour, 11, 12, 0, time.UTC).Format(layout)
+	}
+	const how = "write it as this moment would be written: 2006-01-02 15:04:05, or name one of rfc3339, unix, unix_ms, clf, syslog"
+	at := says(time.August, 9, 10)
+	switch {
+	case at == says(time.August, 9, 21):
+		return wrong("timestamp.layout", "%q tells no time of day; %s", layout, how)
+	case at == says(time.August, 10, 10) || at == says(time.September, 9, 10):
+		return wrong("timestamp.layout", "%q tells no day and month, and they would be made up; %s", layout, how)
 	}
 	return nil
 }
