@@ -126,10 +126,29 @@ func (b *budget) setStuck(stuck bool) {
 // take returns an empty buffer of capacity n or more, or nil if the budget has
 // no bytes left for this block.
 func (b *budget) take(block, n int) []byte {
-	class := bufferClass(n)
-	size := bufferBytes(class)
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	return b.get(block, n)
+}
+
+// pair takes two buffers or none: what cannot be used alone is not given back
+// behind a failure, which would wake readers that try the same again.
+func (b *budget) pair(block, n, m int) (first, second []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if first = b.get(block, n); first == nil {
+		return nil, nil
+	}
+	if second = b.get(block, m); second == nil {
+		b.put(block, first)
+		return nil, nil
+	}
+	return first, second
+}
+
+func (b *budget) get(block, n int) []byte {
+	class := bufferClass(n)
+	size := bufferBytes(class)
 	ok, lend := b.may(block, size)
 	switch {
 	case !ok:
@@ -166,12 +185,23 @@ func (b *budget) give(block int, buf []byte) {
 	if buf == nil {
 		return
 	}
+	b.mu.Lock()
+	b.put(block, buf)
+	b.mu.Unlock()
+	for _, ready := range b.freed {
+		select {
+		case ready <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (b *budget) put(block int, buf []byte) {
 	class := bufferClass(cap(buf))
 	if bufferBytes(class) != int64(cap(buf)) {
 		panic("BUG: the budget was given a buffer that is none of its own")
 	}
 	size := bufferBytes(class)
-	b.mu.Lock()
 	if b.lentTo == block { // first of all it pays back
 		paid := min(size, b.loan)
 		b.hold(block, paid-size)
@@ -184,11 +214,4 @@ func (b *budget) give(block int, buf []byte) {
 	b.idle += size
 	b.kept[class] = append(b.kept[class], buf[:0])
 	b.trim()
-	b.mu.Unlock()
-	for _, ready := range b.freed {
-		select {
-		case ready <- struct{}{}:
-		default:
-		}
-	}
 }

@@ -111,3 +111,29 @@ func TestBudgetFlood(t *testing.T) {
 		}
 	}
 }
+
+// A reader that gets one buffer and lacks the other has changed nothing and wakes
+// nobody: woken by its own failure, it would read the same lines again at once.
+func TestBudgetPair(t *testing.T) {
+	for _, stuck := range []bool{false, true} {
+		b := newBudget(8<<20, 2<<20, 2)
+		ready := make(chan struct{}, 1)
+		b.freed = append(b.freed, ready)
+		b.setStuck(stuck)
+		free, claims := b.free, b.claims
+		if raw, out := b.pair(1, 1<<20, 8<<20); raw != nil || out != nil {
+			t.Fatal("more than there is")
+		}
+		if b.free != free || b.claims != claims || b.loan != 0 || b.lentTo != -1 || b.held[1] != 0 || len(ready) > 0 {
+			t.Errorf("stuck %v: a failure has left %+v, %d woken", stuck, b, len(ready))
+		}
+		raw, out := b.pair(1, 1<<20, 1<<20)
+		if raw == nil || out == nil || b.held[1] != int64(cap(raw)+cap(out)) {
+			t.Fatalf("stuck %v: no pair: %+v", stuck, b)
+		}
+		b.give(1, raw)
+		if len(ready) != 1 {
+			t.Error("nobody was told that bytes came back")
+		}
+	}
+}

@@ -88,14 +88,9 @@ func (r *reader) entriesMax(f *feed) int64 {
 // for the compressed records, so that sealing never has to wait. Buffers come in
 // powers of two; a batch never uses more than most of one.
 func (r *reader) grow(f *feed, ol *openLane, size, most int) bool {
-	raw := r.budget.take(ol.block, size)
+	room := min(int(bufferBytes(bufferClass(size))), most)
+	raw, out := r.budget.pair(ol.block, size, kafka.SealBytesMax(room))
 	if raw == nil {
-		return false
-	}
-	room := min(cap(raw), most)
-	out := r.budget.take(ol.block, kafka.SealBytesMax(room))
-	if out == nil {
-		r.budget.give(ol.block, raw)
 		return false
 	}
 	if ol.raw == nil {
