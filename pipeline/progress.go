@@ -137,16 +137,31 @@ func (p *progress) moved(f *fileProgress, m mark) {
 	}
 	f.spooled = m.offset
 	p.advance(f)
-	if len(f.marks) == marksMax {
+	if len(f.marks) >= marksMax {
 		kept := f.marks[:0]
 		for i := 1; i < len(f.marks); i += 2 {
-			f.marks[i].at = f.marks[i-1].at
-			kept = append(kept, f.marks[i])
+			m := f.marks[i]
+			m.at, m.lanes = f.marks[i-1].at, bothLanes(f.marks[i-1].lanes, m.lanes)
+			kept = append(kept, m)
 		}
 		clear(f.marks[len(kept):])
 		f.marks = kept
 	}
 	f.marks = append(f.marks, m)
+}
+
+// bothLanes are the lanes of two marks, each up to its higher index. With partition_by: key one may have lanes that the other
+// has not.
+func bothLanes(a, b []laneIndex) []laneIndex {
+	out := slices.Clone(b)
+	for _, x := range a {
+		if i := slices.IndexFunc(out, func(y laneIndex) bool { return y.lane == x.lane }); i < 0 {
+			out = append(out, x)
+		} else {
+			out[i].next = max(out[i].next, x.next)
+		}
+	}
+	return out
 }
 
 // advance drops the marks that are acked.
@@ -180,14 +195,25 @@ func (p *progress) take(e *entry) {
 	case kafka.NoticeIdentityKept:
 		l.partition = e.id.Partition
 	case kafka.NoticeHeadKept:
+		p.lost(e.lane, l.head, time.Now())
 		l.head = e.index
-		for _, f := range p.files {
-			if f.lane == e.lane {
-				f.acked = -1 // the brokers lost some: it is sent again
-			}
-		}
 	case kafka.NoticeSkipKept:
 		l.head = max(l.head, e.skip.Next())
+	}
+}
+
+// lost takes back what was told of the files of a lane: the brokers lost some below head, and it is sent again.
+func (p *progress) lost(id uint32, head uint64, now time.Time) {
+	lost := p.lane(id).lane
+	for _, f := range p.files {
+		in := p.lane(f.lane).lane
+		if f.lane != id && (lost == nil || in == nil || !lost.keyed() || !in.keyed() || lost.block != in.block || lost.topic != in.topic) {
+			continue
+		}
+		if p.advance(f); f.acked > 0 {
+			f.marks = slices.Insert(f.marks, 0, mark{f.acked, now, []laneIndex{{id, head}}})
+			f.acked = -1
+		}
 	}
 }
 
