@@ -232,7 +232,7 @@ func (s *Sink) askEpochEnd(r *row, a Action) {
 		if err != nil {
 			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
 		}
-		return reply{row: r, ev: Event{Kind: EvEpochEnd, Base: end.offset, Parted: end.parted, Route: a.Route}}
+		return reply{row: r, ev: Event{Kind: EvEpochEnd, Base: end.offset, Epoch: end.epoch, Parted: end.parted, Route: a.Route}}
 	})
 }
 
@@ -241,6 +241,7 @@ func (s *Sink) askEpochEnd(r *row, a Action) {
 // newer records, but none of the epoch, and the offset is where the older ones end.
 type epochEnd struct {
 	offset int64
+	epoch  int32 // the newest of those up to the one asked for that it knows
 	parted bool
 }
 
@@ -253,7 +254,7 @@ func (t *Transport) endOf(ctx context.Context, at Route, topic string, partition
 	if code != 0 {
 		return epochEnd{}, fmt.Errorf("OffsetForLeaderEpoch: %w", kerr.ErrorForCode(code))
 	}
-	return epochEnd{end, is >= 0 && is < epoch}, nil
+	return epochEnd{end, is, is >= 0 && is < epoch}, nil
 }
 
 // askReadBack looks for the head in the log, from the last acked end or from
@@ -353,8 +354,8 @@ func (s *Sink) findLoss(r *row) {
 			return reply{row: r, err: err, what: "the leader did not say how far an epoch reaches", ev: Event{Kind: EvQuestionFailed, Cause: CauseRetriable}}
 		}
 		ev.Route = at
-		if found && ev.Lost == last.First { // and only that one was said to be lost
-			ev.Lost, ev.Found = head, true
+		if found {
+			ev.seen(last, head)
 		}
 		return reply{row: r, ev: ev}
 	})

@@ -147,9 +147,9 @@ const (
 	EvAnswer                          // Verdict, Base, AppendTime
 	EvUnanswered                      // the request failed; NotSent: none of its bytes left
 	EvAckKept                         // the ack of the batch at head is durable
-	EvEpochEnd                        // Base: end of the epoch asked for, -1 unknown; Parted; Route.Epoch: as of the question
+	EvEpochEnd                        // Base: end of the epoch asked for, -1 unknown; Epoch; Parted; Route.Epoch: as of the question
 	EvReadBack                        // Found, Base or Absent; neither: cannot be told. Route.Epoch as of the question
-	EvLoss                            // Lost, Held, Acked, Found: the answer to FindLoss
+	EvLoss                            // Lost, Held, Unsure, Acked, Found: the answer to FindLoss
 	EvHeadKept                        // the step back is durable
 	EvQuestionFailed                  // the question asked could not be answered; Cause
 	EvCut                             // Same, Evened, Dead, StepMs: the batches, or the gap, that replace the one at head are durable
@@ -178,11 +178,13 @@ type Event struct {
 	Base        int64
 	AppendTime  int64
 	NotSent     bool
-	Parted      bool // EvEpochEnd: the leader has older and newer records, but none of the epoch
+	Epoch       int32 // EvEpochEnd: the epoch that ends there
+	Parted      bool  // EvEpochEnd: the leader has older and newer records, but none of the epoch
 	Found       bool
 	Absent      bool
 	Lost        uint64     // EvLoss: first index that may be lost; head or more: none
 	Held        uint64     // EvLoss: from here to head all batches are in the spool
+	Unsure      uint64     // EvLoss: batches from Lost to here may be in the log after all
 	Acked       AckedBatch // EvLoss: the last ack below Lost
 	Cause       Cause
 	Same        bool  // EvCut: the batch has the boundaries that it had

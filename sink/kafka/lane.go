@@ -3,9 +3,10 @@ package kafka
 // Lane is the sequencer of one lane: a pure state machine that decides what
 // is sent to Kafka, under which producer identity, and what an answer means.
 // It does no I/O, reads no clock, starts nothing, locks nothing and allocates
-// nothing; sink.go drives it. All transitions are in the files lane*.go: what
-// resolves a doubt and heals a loss in lane_resolve.go, what becomes of a batch
-// that is refused for what is in it in lane_refused.go.
+// nothing; sink.go drives it. All transitions are in the files lane*.go: what an
+// ack proves in lane_ack.go, what resolves a doubt and heals a loss in
+// lane_resolve.go, what becomes of a batch that is refused for what is in it in
+// lane_refused.go.
 //
 // A lane numbers its records: index 0, 1, 2 ... A batch is a fixed range of
 // indexes. An identity (producer id, epoch, partition) covers indexes from its
@@ -36,6 +37,7 @@ package kafka
 type Lane struct {
 	head     uint64 // first index without a durable ack
 	top      uint64 // a heal stepped back from here; 0: not stepping
+	unsure   uint64 // batches below that a heal sends again may be in the log, however young they are
 	unbroken bool   // all that the heal sent again was appended right behind the ack below it: it was lost indeed
 	batch    Batch  // the batch at head; Count 0: none offered
 
@@ -105,6 +107,7 @@ const (
 	busyHead         // the head's step back on its way to the disk
 	busyCut          // what replaces the batch at head on its way to the disk
 	busyFlight       // a produce request is under way
+	busyPlace        // outcome known, asked in which leader epoch it lies
 	busyAck          // outcome known, its ack on its way to the disk
 )
 
@@ -127,7 +130,7 @@ func NewLane(head, top uint64, last AckedBatch, id Identity) Lane {
 	if top <= head {
 		top = 0
 	}
-	return Lane{head: head, top: top, last: last, id: id, next: noIdentity}
+	return Lane{head: head, top: top, unsure: top, last: last, id: id, next: noIdentity} // nobody wrote down how sure the loss is
 }
 
 // Head is the first index without a durable ack.
@@ -148,7 +151,7 @@ func (l *Lane) Cause() Cause { return l.cause }
 func (l *Lane) Partition() int32 { return l.id.Partition }
 
 // Acked says that the batch at Head is in Kafka and only its ack is not durable.
-func (l *Lane) Acked() bool { return l.busy == busyAck }
+func (l *Lane) Acked() bool { return l.busy == busyAck || l.busy == busyPlace }
 
 // InDoubt says that the batch at Head may be in a log.
 func (l *Lane) InDoubt() bool { return l.doubt }
@@ -184,7 +187,7 @@ func (l *Lane) Step(ev *Event, a *Actions) {
 	case EvLarge:
 		l.large()
 	case EvQuestionFailed:
-		l.questionFailed(ev)
+		l.questionFailed(ev, a)
 	case EvSkipped:
 		l.settle(busyFlight)
 		l.pass()
@@ -235,7 +238,7 @@ func (l *Lane) advance(now int64, a *Actions) {
 		}
 	}
 	if !l.checked {
-		if l.last.Epoch >= 0 && l.last.Partition == l.id.Partition {
+		if l.counts() {
 			l.ask(busyEpoch, a, Action{Kind: ActAskEpochEnd, Acked: l.last, Route: l.route})
 			return
 		}
@@ -262,6 +265,9 @@ func (l *Lane) advance(now int64, a *Actions) {
 	}
 	l.send(now, a)
 }
+
+// counts says that the last ack proves something of the partition.
+func (l *Lane) counts() bool { return l.last.Epoch >= 0 && l.last.Partition == l.id.Partition }
 
 func (l *Lane) ask(b busy, a *Actions, x Action) {
 	l.busy = b
@@ -295,6 +301,9 @@ func (l *Lane) routed(now int64, a *Actions) bool {
 // fresh says that the broker's memory of the head, if it was appended, cannot
 // have expired: it ages by record time, as that was sent.
 func (l *Lane) fresh(now int64) bool {
+	if l.head < l.unsure && l.head < l.top {
+		return false // nobody knows whether it remembers what it may have
+	}
 	newest := l.batch.MaxTime
 	if l.back > 0 {
 		newest = l.doubtSince - l.backMs()
@@ -477,78 +486,4 @@ func (l *Lane) unanswered(ev *Event) {
 	l.asked, l.unheard = false, l.unheard || !ev.NotSent
 	l.slow = l.slow || ev.Slow
 	l.fail(ev, CauseUnreachable, backoffMaxMs)
-}
-
-// success takes a broker's word that the batch at head is committed, unless
-// the answer shows that it is not our batch that the broker speaks of.
-func (l *Lane) success(ev *Event, a *Actions) {
-	counts := l.last.Epoch >= 0 && l.last.Partition == l.id.Partition
-	if counts && ev.Base >= 0 && ev.Base < l.last.End {
-		// Either the log was cut short under us, or somebody else's batch
-		// was taken for ours: rule 3 tells which.
-		l.regress, l.checked = true, false
-		l.routeAfter = ev.Now
-		return
-	}
-	first := l.tries == 1 && l.head >= l.top // not one of those that a heal sends again
-	if first && ev.AppendTime >= 0 && l.stamp == stampNone {
-		l.notOurs(a)
-		return
-	}
-	if first && l.stamp == stampUnknown {
-		l.stamp = stampNone
-		if ev.AppendTime >= 0 {
-			l.stamp = stampBroker
-		}
-	}
-	follows := counts && ev.Base == l.last.End
-	l.unbroken = l.unbroken && follows
-	switch {
-	case l.counted == 0:
-	case follows && (l.head >= l.top || l.unbroken): // nothing of ours lies before it
-		a.report(ReportNotDoubled, l.head, l.head+l.counted, 0)
-	case l.duplicate(ev): // the last attempt left nothing; those between it and the first may have
-		a.report(ReportNotDoubled, l.head, l.batch.Next(), 0)
-	}
-	if l.back > 0 {
-		l.backHint = l.back
-		if ev.AppendTime < 0 { // else it is there since an attempt with other times
-			a.report(ReportShifted, l.head, l.batch.Next(), 0)
-		}
-	}
-	l.ack(ev.Base, l.flightEpoch, first, a)
-}
-
-// duplicate says that the answer speaks of an attempt from before the head was
-// counted as possibly doubled. A duplicate carries the newest record time of
-// the batch, which a topic that stamps append time cannot give to a new one; a
-// second attempt since then may be a duplicate of the first.
-func (l *Lane) duplicate(ev *Event) bool {
-	dated := ev.AppendTime >= 0 && (l.stamp == stampNone || ev.AppendTime == l.batch.MaxTime)
-	return dated && l.tries == l.countedTries+1
-}
-
-func (l *Lane) ack(base int64, epoch int32, only bool, a *Actions) {
-	l.pending = AckedBatch{Batch: l.batch, Base: base, End: base + int64(l.batch.Count), Epoch: epoch, Partition: l.id.Partition}
-	// All attempts were made behind the ack below, so in its epoch or a later one.
-	l.pending.Firm = only || l.last.Epoch == epoch && l.last.Partition == l.id.Partition && l.head >= l.top
-	if base < 0 {
-		l.pending.Epoch = -1
-	}
-	l.forgetDoubt()
-	l.slow, l.fails, l.cause = false, 0, CauseNone
-	l.ask(busyAck, a, Action{Kind: ActAck, Acked: l.pending})
-}
-
-func (l *Lane) notOurs(a *Actions) {
-	a.report(ReportNotOurs, l.head, l.batch.Next(), ReasonNotOurs)
-	a.report(ReportMaybeDoubled, l.head, l.batch.Next(), ReasonNotOurs)
-	l.forgetDoubt()
-	l.needID = ReasonNotOurs
-}
-
-func (l *Lane) ackKept() {
-	l.settle(busyAck)
-	l.last = l.pending
-	l.pass()
 }

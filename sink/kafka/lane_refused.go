@@ -123,7 +123,11 @@ func (l *Lane) cutKept(ev *Event, a *Actions) {
 
 // questionFailed waits and goes on. A batch that could not be replaced goes
 // again as it is: perhaps it is taken now.
-func (l *Lane) questionFailed(ev *Event) {
+func (l *Lane) questionFailed(ev *Event, a *Actions) {
+	if l.busy == busyPlace { // the ack counts as it is
+		l.ask(busyAck, a, Action{Kind: ActAck, Acked: l.pending})
+		return
+	}
 	limit := int64(backoffMaxMs)
 	if l.busy == busyCut {
 		l.cut, l.next, limit = CutNone, noIdentity, backoffHeldMs

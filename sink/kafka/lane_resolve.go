@@ -4,6 +4,10 @@ package kafka
 
 // epochEnd compares what the leader still has of our last ack's epoch.
 func (l *Lane) epochEnd(ev *Event, a *Actions) {
+	if l.busy == busyPlace {
+		l.placed(ev, a)
+		return
+	}
 	l.settle(busyEpoch)
 	switch {
 	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
@@ -36,7 +40,14 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 		if l.counted > 0 && l.tries == l.countedTries { // it was not sent again since it was counted
 			a.report(ReportNotDoubled, l.head, l.batch.Next(), 0)
 		}
-		l.ack(ev.Base, ev.Route.Epoch, false, a)
+		at := ev.Base
+		if l.head < l.top && l.counts() && at < l.last.End {
+			// Behind it lies what the heal sent again before it: out of order. The
+			// ack reaches as far as theirs, so that no loss of them is missed.
+			a.report(ReportMaybeDoubled, l.head, l.batch.Next(), ReasonLost)
+			at = max(at, l.last.End-int64(l.batch.Count))
+		}
+		l.ack(at, ev.Route.Epoch, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	default:
 		l.asked = true
@@ -77,7 +88,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	}
 	if lost && at >= l.top && at >= ev.Held { // a first step back
 		a.report(ReportHealed, at, l.head, 0)
-		l.top, l.unbroken = end, true
+		l.top, l.unsure, l.unbroken = end, ev.Unsure, true
 		l.moveHead(at, lost, a)
 		return
 	}

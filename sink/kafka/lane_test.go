@@ -27,9 +27,9 @@ var update = flag.Bool("update", false, "write what the lane does into testdata/
 //	answer NONE base=100 time=1   or the name of any other Kafka error; named: it names records
 //	cut / cut dead / cut same evened step=5s   what replaces the head is durable; dead: a gap; same: the boundaries are; evened: not the times
 //	lost / lost not-sent / lost slow     the request failed
-//	epoch-end 110 epoch=5         -1: not known; epoch of the question; parted: it has none of the epoch asked for
+//	epoch-end 110 epoch=5         -1: not known; epoch of the question; of=3: that is the one that ends there; parted: it has none of the epoch asked for
 //	read-back found=110 / absent / unknown
-//	loss from=10 held=0 last=0+10@100/5 epoch=5   found: the last acked batch is there
+//	loss from=10 held=0 last=0+10@100/5 epoch=5   found: the last acked batch is there; unsure=20: what is below may be
 //	failed   skipped   large   adopt   wait 15s
 //
 // An identity's epoch, if it is not 0, is written bump=1.
@@ -335,14 +335,14 @@ func (s *script) finding(ev *Event, word, first string, a *args) (err error) {
 	ev.Route.Epoch = int32(a.int("epoch", -1))
 	switch word {
 	case "epoch-end":
-		ev.Kind, ev.Parted = EvEpochEnd, a.has("parted")
+		ev.Kind, ev.Parted, ev.Epoch = EvEpochEnd, a.has("parted"), int32(a.int("of", 0))
 		ev.Base, err = strconv.ParseInt(first, 10, 64)
 	case "read-back":
 		ev.Kind, ev.Found, ev.Absent = EvReadBack, a.has("found"), a.has("absent")
 		ev.Base = a.int("found", -1)
 	case "loss":
 		ev.Kind, ev.Acked, ev.Found = EvLoss, a.acked("last"), a.has("found")
-		ev.Lost, ev.Held = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0))
+		ev.Lost, ev.Held, ev.Unsure = uint64(a.int("from", int64(s.lane.Head()))), uint64(a.int("held", 0)), uint64(a.int("unsure", 0))
 	case "failed":
 		ev.Kind, ev.Cause = EvQuestionFailed, CauseRetriable
 		if s.lane.busy == busyCut {

@@ -12,9 +12,10 @@ package kafka
 // lost as there are offsets in between: never fewer than were ours.
 //
 // A leader whose log parted from ours before an epoch began may go further than
-// our acks of that epoch, with records of others. Then all of these are gone, if
-// one of them is firm: the first ack under an epoch may be of an attempt that was
-// appended in an older one, and answered as a duplicate; those behind it are not.
+// our acks of that epoch, with records of others: all of these count as lost. The
+// first ack under an epoch, if it is not firm, may be of an attempt that was appended
+// in an older one, and answered as a duplicate; those behind it are not. If it is the
+// first that is lost it may be there after all, and the event's Unsure is behind it.
 func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition int32, endOf func(epoch int32) (epochEnd, error)) (Event, error) {
 	ev := Event{Kind: EvLoss, Lost: head, Held: head, Acked: AckedBatch{Epoch: -1}}
 	for i := len(held) - 1; i >= 0 && held[i].To == ev.Held; i-- {
@@ -42,17 +43,24 @@ func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition i
 		}
 		e := ends[x.Epoch]
 		end, within := e.offset, e.offset < 0 || e.offset >= x.End
-		if within && !e.gone && ev.Acked.Count == 0 {
-			ev.Acked = *x
+		if within && !e.parted {
+			if ev.Acked.Count == 0 {
+				ev.Acked = *x
+			}
+			if end < 0 {
+				continue // it proves nothing of those before it
+			}
+			break // nor is any of ours before it lost: the leader's log is one with that up to there
+		}
+		firm := !within || x.Firm || x.First > e.first
+		if within {
+			end = 0 // how far the logs go together is not known
 		}
 		switch {
-		case within && e.gone:
-			end = 0 // how far the logs go together is not known
-		case within && (end < 0 || e.parted):
-			continue // it proves nothing of those before it
-		}
-		if within && !e.gone {
-			break // nor is any of ours before it lost: the leader's log is one with that up to there
+		case firm:
+			ev.Unsure = 0 // nor can what was sent behind it be there
+		case ev.Unsure == 0:
+			ev.Unsure = x.Next()
 		}
 		ev.Lost, ev.Acked, lost, lostEnd = x.First, AckedBatch{Epoch: -1}, *x, end
 	}
@@ -75,30 +83,38 @@ func firstLoss(head, from uint64, held []HeldBatch, last AckedBatch, partition i
 	return ev, nil
 }
 
-// ackEnd is what the leader has of an epoch of acks. gone: nothing of ours.
+// ackEnd is what the leader has of an epoch of acks, of which first is the first.
 type ackEnd struct {
 	epochEnd
-	gone bool
+	first uint64
 }
 
 // endsOf asks for the ends of all epochs of acks that prove something.
-func endsOf(acks []AckedBatch, partition int32, endOf func(epoch int32) (epochEnd, error)) (map[int32]*ackEnd, error) {
-	ends := map[int32]*ackEnd{}
+func endsOf(acks []AckedBatch, partition int32, endOf func(epoch int32) (epochEnd, error)) (map[int32]ackEnd, error) {
+	ends := map[int32]ackEnd{}
 	for i := range acks {
 		x := &acks[i]
 		if x.Epoch < 0 || x.Partition != partition {
 			continue
 		}
-		end, known := ends[x.Epoch]
-		if !known {
-			e, err := endOf(x.Epoch)
-			if err != nil {
-				return nil, err
-			}
-			end = &ackEnd{epochEnd: e}
-			ends[x.Epoch] = end
+		if _, known := ends[x.Epoch]; known {
+			continue
 		}
-		end.gone = end.gone || end.parted && end.offset >= x.End && (known || x.Firm)
+		e, err := endOf(x.Epoch)
+		if err != nil {
+			return nil, err
+		}
+		ends[x.Epoch] = ackEnd{e, x.First}
 	}
 	return ends, nil
+}
+
+// seen corrects an EvLoss: the last ack was read where it was.
+func (ev *Event) seen(last AckedBatch, head uint64) {
+	switch {
+	case ev.Lost == last.First: // and only that one was said to be lost
+		ev.Lost, ev.Found = head, true
+	case ev.Lost < last.First: // what went before it may be lost all the same
+		ev.Unsure = last.Next()
+	}
 }

@@ -34,6 +34,7 @@ func TestFirstLoss(t *testing.T) {
 		ends       map[int32]int64 // missing: not known to the leader
 		parted     []int32         // of these it has no records
 		lost       uint64
+		unsure     uint64
 		heldFrom   uint64
 		acked      AckedBatch
 	}{
@@ -58,10 +59,14 @@ func TestFirstLoss(t *testing.T) {
 		{name: "ack entry lost, the lane's own counts", head: 20, held: held(a, AckedBatch{Batch: b.Batch, Epoch: -1}), last: b, ends: map[int32]int64{5: 110}, lost: 10, acked: a},
 		{name: "a batch is lost as a whole", head: 20, held: held(AckedBatch{Batch: a.Batch, Epoch: -1}, AckedBatch{Batch: b.Batch, Epoch: -1}), last: ack(19, 1, 119, 5),
 			ends: map[int32]int64{5: 119}, lost: 10, acked: ack(18, 1, 118, 5)},
-		{name: "parted before the epoch, one ack is firm", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 900, 6: 900}, parted: []int32{5, 6},
-			lost: 0, acked: none},
+		{name: "parted before the epoch, all but the first are firm", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 900, 6: 900}, parted: []int32{5, 6},
+			lost: 0, unsure: 10, acked: none},
 		{name: "parted, and the only ack may be older", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 120, 6: 900}, parted: []int32{6},
-			lost: 30, acked: c},
+			lost: 20, unsure: 30, acked: b},
+		{name: "parted, the only ack of each epoch may be older", head: 30, held: held(a, c), last: c, ends: map[int32]int64{5: 900, 6: 900}, parted: []int32{5, 6},
+			lost: 0, heldFrom: 20, unsure: 30, acked: none},
+		{name: "parted, and nothing behind a firm one is there", head: 30, held: held(a, b, c), last: c, ends: map[int32]int64{5: 115, 6: 900}, parted: []int32{5, 6},
+			lost: 0, unsure: 10, acked: none},
 		{name: "parted, and the last ack is firm", head: 30, held: held(a, b, c), last: firm(c), ends: map[int32]int64{5: 120, 6: 900}, parted: []int32{6},
 			lost: 20, acked: b},
 		{name: "parted, none held", head: 30, last: firm(c), ends: map[int32]int64{6: 900}, parted: []int32{6}, lost: 0, heldFrom: 30, acked: none},
@@ -69,15 +74,15 @@ func TestFirstLoss(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			ev, err := firstLoss(x.head, x.from, x.held, x.last, 2, func(epoch int32) (epochEnd, error) {
 				if end, known := x.ends[epoch]; known {
-					return epochEnd{end, slices.Contains(x.parted, epoch)}, nil
+					return epochEnd{offset: end, parted: slices.Contains(x.parted, epoch)}, nil
 				}
 				return epochEnd{offset: -1}, nil
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if ev.Lost != x.lost || ev.Held != x.heldFrom || ev.Acked != x.acked {
-				t.Errorf("lost %d held %d acked %+v, want %d %d %+v", ev.Lost, ev.Held, ev.Acked, x.lost, x.heldFrom, x.acked)
+			if ev.Lost != x.lost || ev.Held != x.heldFrom || ev.Unsure != x.unsure || ev.Acked != x.acked {
+				t.Errorf("lost %d held %d unsure %d acked %+v, want %d %d %d %+v", ev.Lost, ev.Held, ev.Unsure, ev.Acked, x.lost, x.heldFrom, x.unsure, x.acked)
 			}
 		})
 	}

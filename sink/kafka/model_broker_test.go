@@ -160,14 +160,14 @@ func (k *broker) fill(n, epoch int8) {
 
 // endOf is OffsetForLeaderEpoch: where the first record of a later epoch is.
 func (k *broker) endOf(epoch int8) epochEnd {
-	is := epoch
+	is := int8(0)
 	for i, c := range k.log[:k.end] {
 		if c.epoch > epoch {
-			return epochEnd{int64(i), i > 0 && is < epoch}
+			return epochEnd{int64(i), int32(is), i > 0 && is < epoch}
 		}
 		is = c.epoch
 	}
-	return epochEnd{int64(k.end), k.end > 0 && is < epoch && epoch < k.epoch}
+	return epochEnd{int64(k.end), int32(is), k.end > 0 && is < epoch && epoch < k.epoch}
 }
 
 // strays is the epoch of records that a replica may have behind the first n, which

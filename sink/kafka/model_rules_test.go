@@ -28,14 +28,6 @@ const (
 // and the broker forgot what would have told.
 var unseen = known{doubledSilently, disorderSilently}
 
-// What is known of an ack is the epoch that it counts under. If that is the only
-// ack of its epoch, and of a batch that was sent more than once, the batch may be
-// in the log since an older epoch, so that a leader without records of the ack's
-// epoch need not lack it. Without READ the benefit of the doubt is the leader's. If
-// others behind it are gone, it is sent again with them; in these worlds leaders may
-// have forgotten a producer whose record they have, and then it is there twice.
-var parted = known{lostSilently, doubledSilently}
-
 // modelWorlds are the worlds that the contract is read from. doubledMax is the
 // most copies too many, all of them reported.
 var modelWorlds = []struct {
@@ -72,9 +64,11 @@ var modelWorlds = []struct {
 	{rules: rules{name: "unclean and clean election, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, elect: 1, move: 1}}, big: true, doubledMax: 3},
 
 	// A leader of old comes back with records that nobody else has, so that its log is as long as ours was.
-	{rules: rules{name: "unclean election of a log that parted", batches: 3, retain: 3, strays: true, left: budget{drop: 1, elect: 1, move: 1}}, doubledMax: 2, known: parted},
-	{rules: rules{name: "unclean election of a log that parted, none held", batches: 3, retain: 0, strays: true, left: budget{drop: 1, elect: 1, move: 1}}, doubledMax: 2, known: parted},
-	{rules: rules{name: "unclean election of a log that parted, READ", batches: 3, retain: 3, read: true, strays: true, left: budget{crash: 1, elect: 1, move: 1}}, doubledMax: 2, known: known{doubledSilently}},
+	{rules: rules{name: "unclean election of a log that parted", batches: 3, retain: 3, strays: true, left: budget{drop: 1, elect: 1, move: 1}}, doubledMax: 2},
+	{rules: rules{name: "unclean election of a log that parted, none held", batches: 3, retain: 0, strays: true, left: budget{drop: 1, elect: 1, move: 1}}, doubledMax: 2},
+	{rules: rules{name: "unclean election of a log that parted, READ", batches: 3, retain: 3, read: true, strays: true, left: budget{crash: 1, elect: 1, move: 1}}, doubledMax: 2},
+	{rules: rules{name: "unclean election of a log that parted, crash", batches: 3, retain: 3, strays: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}, doubledMax: 2},
+	{rules: rules{name: "unclean election of a log that parted, crash, 1 held", batches: 3, retain: 1, strays: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}, doubledMax: 2},
 
 	// The broker forgets producers: records are old.
 	{rules: rules{name: "expiry", batches: 3, retain: 3, old: true, left: budget{crash: 1, drop: 2, zombie: 1, expire: 1}}, doubledMax: 2},

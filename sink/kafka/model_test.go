@@ -71,8 +71,10 @@ type result struct {
 	base          int8
 	found, absent bool
 	parted, seen  bool
+	of            int8 // the epoch whose end is asked for, or of the answer
 	failed        bool
 	lost, held    int8
+	unsure        int8
 	acked         int8 // the last ack below lost; nobody: none
 	ackedIs       ackOf
 }
@@ -241,7 +243,7 @@ func (l *Lane) stopClock(young bool) {
 	if !l.refused {
 		l.refusedEpoch = 0
 	}
-	if l.busy != busyAck {
+	if l.busy != busyAck && l.busy != busyPlace {
 		l.pending = AckedBatch{}
 	}
 	since := l.tries - l.countedTries // only one and more than one make a difference
@@ -255,6 +257,9 @@ func (l *Lane) stopClock(young bool) {
 		l.sentTo = 0
 	}
 	l.unbroken = l.unbroken && l.head < l.top
+	if l.head >= l.unsure || l.head >= l.top {
+		l.unsure = 0
+	}
 	l.notBefore, l.fails, l.cause, l.slow = 0, 0, CauseNone, false
 }
 
@@ -277,6 +282,8 @@ func (m *model) perform(w *world, before *Lane, ev *Event, a Action) {
 			w.id.from = int8(a.Identity.From)
 		case ActCut:
 			w.id = m.cutIdentity(w, a.Identity)
+		case ActAskEpochEnd:
+			w.res.of = int8(a.Acked.Epoch)
 		}
 	}
 }
@@ -422,10 +429,10 @@ func (m *model) progress(w *world) string {
 		m.step(w, Event{Kind: EvHeadKept})
 		return "head moved"
 	case ActAskEpochEnd:
-		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Parted: res.parted, Route: at})
+		m.step(w, Event{Kind: EvEpochEnd, Base: int64(res.base), Epoch: int32(res.of), Parted: res.parted, Route: at})
 		return m.say("end of epoch %d", res.base)
 	case ActFindLoss:
-		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Found: res.seen, Acked: m.ackedBatch(w, res.acked, res.ackedIs), Route: at})
+		m.step(w, Event{Kind: EvLoss, Lost: uint64(res.lost), Held: uint64(res.held), Unsure: uint64(res.unsure), Found: res.seen, Acked: m.ackedBatch(w, res.acked, res.ackedIs), Route: at})
 		return m.say("lost from %d, held from %d", res.lost, res.held)
 	case ActReadBack:
 		m.step(w, Event{Kind: EvReadBack, Found: res.found, Absent: res.absent, Base: int64(res.base), Route: at})
@@ -486,8 +493,8 @@ func (m *model) ask(w *world) {
 	}
 	switch w.op {
 	case ActAskEpochEnd:
-		end := w.endOf(int8(w.lane.last.Epoch))
-		r.base, r.parted = int8(end.offset), end.parted
+		end := w.endOf(r.of)
+		r.base, r.of, r.parted = int8(end.offset), int8(end.epoch), end.parted
 	case ActFindLoss:
 		m.findLoss(w)
 	case ActReadBack:
@@ -516,9 +523,10 @@ func (m *model) findLoss(w *world) {
 		held = append(held, h)
 	}
 	ev, _ := firstLoss(w.lane.head, 0, held, last, 0, func(epoch int32) (epochEnd, error) { return w.endOf(int8(epoch)), nil })
-	if r.seen = r.seen && ev.Lost == last.First; r.seen {
-		ev.Lost = l.head
+	if r.seen {
+		ev.seen(last, l.head)
 	}
+	r.seen, r.unsure = ev.Found, int8(ev.Unsure)
 	r.lost, r.held, r.acked = int8(ev.Lost), int8(ev.Held), nobody
 	if a := ev.Acked; a.Epoch >= 0 {
 		r.acked, r.ackedIs = int8(a.First), ackOf{int8(a.Base), int8(a.Epoch)}

@@ -146,14 +146,15 @@ func (o *simOracle) report(w *simWorld, id uint32, before *Lane, ev *Event, a *A
 // else is in the game.
 func (w *simWorld) justified(l *simTold, before *Lane, ev *Event, a *Action) {
 	c := &w.cluster
-	if ev.Kind != EvReadBack {
+	if ev.Kind != EvReadBack || ev.Found {
 		others := slices.ContainsFunc(w.menu, func(t simTrouble) bool { return t == idUsedTwice || t == diskLies || t == frameRots })
 		if c.unclean+c.forgotten+c.unseen+c.replaced == 0 && c.number == 1 && c.exists && !others {
 			w.fail("%s: %d+%d (%s), and no broker lost or forgot anything", needless, a.Index, a.Records, a.Reason)
 		}
 		return
 	}
-	old := before.back > 0 || before.cut.renumbers() || before.batch.MaxTime > w.now+freshMaxMs || w.now-before.batch.MaxTime > freshMaxMs
+	unsure := before.head < before.unsure // it may be where nobody remembers it
+	old := unsure || before.back > 0 || before.cut.renumbers() || before.batch.MaxTime > w.now+freshMaxMs || w.now-before.batch.MaxTime > freshMaxMs
 	for line := a.Index; line < a.Index+a.Records; line++ {
 		l.counts[line]++
 		switch {
