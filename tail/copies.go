@@ -299,10 +299,9 @@ func (w *Watcher) otherCopy(f *File) {
 // once while nobody watched. Programs that compress keep the time of the last write.
 func (w *Watcher) rescueLater(c copyFound) {
 	names := namesOf(c.path)
-	after := max(c.st.mtime, w.youngestRecalled(c))
 	for _, sib := range w.siblingsIn(parent(c.at)) {
 		k := key{c.block, sib.st.dev, sib.st.ino}
-		if sib.st.mtime <= after || !namedAfter(names, sib.path, numbered) || w.excluded[key{0, k.dev, k.ino}] {
+		if sib.st.mtime <= c.st.mtime || !namedAfter(names, sib.path, numbered) || w.excluded[key{0, k.dev, k.ino}] {
 			continue
 		}
 		if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out || g.src.missing) {
@@ -314,26 +313,6 @@ func (w *Watcher) rescueLater(c copyFound) {
 		}
 		w.rescueCopy(c.found, sib, head, kind)
 	}
-}
-
-// youngestRecalled returns when the youngest generation was made that the spool knew at the start, 0 if that is not known. What was
-// written last before that was seen, or found then; if it is not known any more it was read to its end, and forgotten before
-// an older one that nobody had open when it was compressed.
-func (w *Watcher) youngestRecalled(c copyFound) (born int64) {
-	for _, f := range w.strayPaths[blockPath{c.block, c.path}] {
-		// A compressed copy that was being read was made later than what is in it.
-		packed := slices.ContainsFunc(w.siblingsIn(parent(c.at)), func(sib sibling) bool {
-			if f.src.recalled != (birth{sib.st.ino, sib.st.born}) {
-				return false
-			}
-			_, kind := w.headOf(sib)
-			return kind != ""
-		})
-		if !packed {
-			born = max(born, f.src.recalled.born)
-		}
-	}
-	return born
 }
 
 // numbered tells whether a file beside path is named as programs name its rotations: by number or date.

@@ -30,7 +30,6 @@ type source struct {
 	forgotten bool   // no source any more
 	opened    string // path it was open under last
 	missing   bool   // no pattern finds it
-	recalled  birth  // as the spool had it when Run began; zero: it was found since
 	passed    int64  // bytes that were passed over when it was found: it is new, and starts at the end or is older than its block wants
 	at        string // missing and closed: the name it has outside the patterns
 	denied    bool   // could not be opened for lack of permission
@@ -40,12 +39,6 @@ type source struct {
 	changedAt time.Time
 	lostSince time.Time // missing and closed: no name was found since then
 	copySource
-}
-
-// birth tells a file of a directory from those that had its inode number before.
-type birth struct {
-	ino  uint64
-	born int64
 }
 
 // found is a file no source is known for yet.

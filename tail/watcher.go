@@ -160,7 +160,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		}
 		f.id.Store(k.ID)
 		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
-		f.src.st.born, f.src.recalled = k.Fingerprint.Born, birth{k.Fingerprint.Ino, k.Fingerprint.Born}
+		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
 		at := blockPath{f.src.key.block, k.Path}
 		w.strayPaths[at] = append(w.strayPaths[at], f)
