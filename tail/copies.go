@@ -272,7 +272,7 @@ func (w *Watcher) finish(f *File) {
 func (w *Watcher) forgetFinished() {
 	for _, f := range w.finished {
 		if !f.src.forgotten {
-			w.forget(f)
+			w.leaveBehind(f)
 		}
 	}
 	w.finished = w.finished[:0]

@@ -51,7 +51,7 @@ func (w *Watcher) miss(f *File) {
 	quiet := w.now().Sub(s.changedAt)
 	switch {
 	case st.nlink == 0 && quiet >= 2*w.scanGap:
-		w.forget(f)
+		w.leaveBehind(f)
 	case st.nlink > 0 && quiet >= w.keep.moved:
 		w.closeFile(f)
 		w.follow(f)
@@ -249,6 +249,50 @@ func (w *Watcher) forget(f *File) {
 		w.countLost(f)
 	}
 	w.retire(f)
+}
+
+// leaveBehind is for a deleted file that was read to its end. It is forgotten, unless an older generation of its path is still remembered: a
+// start that finds the copy of the older one takes every younger copy that nobody knows for a generation that no look saw.
+func (w *Watcher) leaveBehind(f *File) {
+	if !w.olderKnown(f) || !w.copiesBeside(f) {
+		w.forget(f)
+		return
+	}
+	w.countLost(f)
+	f.src.lostSince = w.now()
+	f.letNext()
+	w.closeFile(f)
+}
+
+// olderKnown tells whether a generation of f's path that was made before f is remembered without being there, or is read from a copy.
+func (w *Watcher) olderKnown(f *File) bool {
+	older := func(g *File) bool {
+		return g.src.key.block == f.src.key.block && g.Path() == f.Path() && g.fp.Born < f.fp.Born
+	}
+	for _, g := range w.sources {
+		if s := &g.src; (!s.lostSince.IsZero() || s.packed != "" && !s.finished) && older(g) {
+			return true
+		}
+	}
+	for _, same := range w.strays {
+		if slices.ContainsFunc(same, older) {
+			return true
+		}
+	}
+	return false
+}
+
+// copiesBeside tells whether there is a compressed file that may be a generation of f's path.
+func (w *Watcher) copiesBeside(f *File) bool {
+	names := append(namesOf(f.Path()), f.src.real)
+	packed := func(sib sibling) bool {
+		if !namedAfter(names, sib.path, numbered) {
+			return false
+		}
+		_, kind := w.headOf(sib)
+		return kind != ""
+	}
+	return slices.ContainsFunc(w.siblingsIn(parent(f.src.real)), packed) || slices.ContainsFunc(w.siblingsIn(parent(f.Path())), packed)
 }
 
 // retire drops a source that has nothing more to give.
