@@ -59,7 +59,7 @@ type Lane struct {
 	doubt        bool  // the batch at head may be in a log
 	doubtSince   int64 // ms
 	tries        uint16
-	unheard      bool   // an attempt got no answer: it may still be under way
+	unheard      bool   // an attempt got no answer, or the one that it is in a log but not committed
 	asked        bool   // rule 4 is satisfied for this doubt
 	counted      uint64 // records of the head reported as possibly doubled, once for each attempt
 	countedTries uint16 // tries when they were
@@ -465,6 +465,9 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 		l.refused, l.refusedEpoch = true, l.flightEpoch
 		l.routeAfter = ev.Now
 	case Retry, RetryRoute:
+		// It is in a log, which may be that of a topic or a cluster that goes by the name meanwhile. A leader that is
+		// none any more (RetryRoute) speaks of the old one.
+		l.unheard = l.unheard || ev.Verdict == Retry && !ev.NotAppended
 		l.fail(ev, CauseRetriable, backoffMaxMs)
 	case Denied:
 		l.fail(ev, CauseDenied, backoffHeldMs)
