@@ -27,7 +27,8 @@ package kafka
 //     An ack counts under the leader epoch known when its request was sent.
 //  4. A head in doubt whose producer state may have expired at the broker is
 //     looked for in the log before it is sent again; what cannot be looked for
-//     is counted as possibly doubled.
+//     is counted as possibly doubled. What a heal sends again is looked for as
+//     long as all of it was there: its alarm may be false.
 //  5. A refusal by sequence (45, 47, 59) in the current leader epoch heals:
 //     the head steps back, durably, over acked batches that the broker lost; or
 //     a new producer id starts at the head.
@@ -37,6 +38,7 @@ package kafka
 type Lane struct {
 	head     uint64 // first index without a durable ack
 	top      uint64 // a heal stepped back from here; 0: not stepping
+	entire   bool   // all that a heal was to send again so far was found in the log: its alarm may be false
 	unsure   uint64 // batches below that a heal sends again may be in the log, however young they are
 	unbroken bool   // all that the heal sent again was appended right behind the ack below it: it was lost indeed
 	batch    Batch  // the batch at head; Count 0: none offered
@@ -251,9 +253,9 @@ func (l *Lane) advance(now int64, a *Actions) {
 		l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: l.id.Partition}, Reason: l.reason()})
 		return
 	}
-	if l.doubt && !l.asked && (l.cut.renumbers() || !l.fresh(now)) {
+	if l.doubt && !l.asked && (l.head < l.top && l.entire || l.cut.renumbers() || !l.fresh(now)) {
 		below := l.last
-		if l.head < l.top {
+		if l.head < l.top && !l.entire {
 			below = AckedBatch{Epoch: -1} // where it was before the heal is not above what the heal sent again
 		}
 		l.ask(busyLog, a, Action{Kind: ActReadBack, Batch: l.batch, Identity: l.id, Acked: below, Route: l.route})

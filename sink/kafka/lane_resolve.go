@@ -50,6 +50,10 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 		l.ack(at, ev.Route.Epoch, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	default:
+		l.entire = false
+		if !ev.Absent && !l.cut.renumbers() && l.fresh(ev.Now) {
+			return // it was asked for the sake of the heal alone: the broker knows the batch again
+		}
 		l.asked = true
 		if !ev.Absent && (l.counted == 0 || l.tries != l.countedTries) { // every attempt may leave one more
 			l.counted, l.countedTries = l.counted+uint64(l.batch.Count), l.tries
@@ -88,7 +92,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	}
 	if lost && at >= l.top && at >= ev.Held { // a first step back
 		a.report(ReportHealed, at, l.head, 0)
-		l.top, l.unsure, l.unbroken = end, ev.Unsure, true
+		l.top, l.unsure, l.unbroken, l.entire = end, ev.Unsure, true, true
 		l.moveHead(at, lost, a)
 		return
 	}

@@ -40,7 +40,7 @@ func TestProofLine(t *testing.T) {
 			"WARN records in doubt are settled: in_doubt=10 stored_already=0 resent=10 lost_by_broker=0 healed=0 possibly_doubled=10"},
 		{"taken back", began + "offer 10+10 old id=7 from=0 partition=2 doubt\nroute ok leader=1 epoch=5\nepoch-end 110 epoch=5\nread-back unknown epoch=5\nanswer NONE base=110\nack-durable\n",
 			"INFO records in doubt are settled: in_doubt=10 stored_already=0 resent=10 lost_by_broker=0 healed=0 possibly_doubled=0"},
-		{"healed", alarm + "loss from=10 held=0 last=0+10@100/5 epoch=6\nhead-durable\noffer 10+10 id=7 from=0 partition=2\nanswer NONE base=110\nepoch-end 110 epoch=6 of=5\nack-durable\noffer 20+10 id=7 from=0 partition=2\nanswer NONE base=120\nack-durable\n",
+		{"healed", alarm + "loss from=10 held=0 last=0+10@100/5 epoch=6\nhead-durable\noffer 10+10 id=7 from=0 partition=2\nread-back absent epoch=6\nanswer NONE base=110\nepoch-end 110 epoch=6 of=5\nack-durable\noffer 20+10 id=7 from=0 partition=2\nanswer NONE base=120\nack-durable\n",
 			"WARN a loss at the brokers is settled: in_doubt=0 stored_already=0 resent=20 lost_by_broker=0 healed=20 possibly_doubled=0"},
 		{"lost, none held", alarm + "loss from=10 held=30 last=0+10@100/5 epoch=6\nhead-durable\n",
 			"ERROR the brokers lost records that they had acknowledged, and the spool no longer holds them\n" +
