@@ -26,7 +26,7 @@ test-long-reports: kafka-note
 	$(LONG) -timeout 15m -run 'Test(S[123]|Recut)' ./internal/e2e
 
 test-long-faults: kafka-note
-	$(LONG) -timeout 40m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' ./internal/e2e
+	$(LONG) -timeout 40m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' -skip 'InFull$$' ./internal/e2e
 
 test-long-cases: kafka-note
 	$(LONG) -timeout 35m -run 'InFull$$' ./internal/e2e
