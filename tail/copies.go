@@ -270,12 +270,16 @@ func (w *Watcher) finish(f *File) {
 }
 
 func (w *Watcher) forgetFinished() {
-	for _, f := range w.finished {
+	w.finished = slices.DeleteFunc(w.finished, func(f *File) bool {
+		if !f.src.forgotten && w.neededBy(f) {
+			f.letNext()
+			return false
+		}
 		if !f.src.forgotten {
 			w.leaveBehind(f)
 		}
-	}
-	w.finished = w.finished[:0]
+		return true
+	})
 }
 
 // otherCopy is for a copy whose head is that of f and whose rest is not: the next one is tried.

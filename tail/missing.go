@@ -50,7 +50,7 @@ func (w *Watcher) miss(f *File) {
 	}
 	quiet := w.now().Sub(s.changedAt)
 	switch {
-	case st.nlink == 0 && quiet >= 2*w.scanGap:
+	case st.nlink == 0 && quiet >= 2*w.scanGap && !w.neededBy(f):
 		w.leaveBehind(f)
 	case st.nlink > 0 && quiet >= w.keep.moved:
 		w.closeFile(f)
@@ -267,7 +267,7 @@ func (w *Watcher) leaveBehind(f *File) {
 // olderKnown tells whether a generation of f's path that was made before f is remembered without being there, or is read from a copy.
 func (w *Watcher) olderKnown(f *File) bool {
 	older := func(g *File) bool {
-		return g.src.key.block == f.src.key.block && g.Path() == f.Path() && g.fp.Born < f.fp.Born
+		return together(g, f) && g.age() < f.age()
 	}
 	for _, g := range w.sources {
 		if s := &g.src; (!s.lostSince.IsZero() || s.packed != "" && !s.finished) && older(g) {
@@ -280,6 +280,31 @@ func (w *Watcher) olderKnown(f *File) bool {
 		}
 	}
 	return false
+}
+
+// neededBy tells whether a start would miss f, which was read to its end, if it were forgotten now: an older generation of its path is
+// still open though deleted, so that f's copy would be taken for unseen, or a younger one is not known yet and nothing else leads to it.
+func (w *Watcher) neededBy(f *File) bool {
+	now := w.now()
+	for _, g := range w.sources {
+		if g != f && together(g, f) && (g.ID() == 0 && (g.src.waiting || g.due(now)) || g.src.missing && g.fd >= 0 && g.src.st.nlink == 0 && g.age() < f.age()) {
+			return true
+		}
+	}
+	return false
+}
+
+// together tells whether two sources are generations of one path.
+func together(g, f *File) bool {
+	return g.src.key.block == f.src.key.block && g.Path() == f.Path()
+}
+
+// age orders the generations of a path: when a file was made, or what is in a compressed copy was written last.
+func (f *File) age() int64 {
+	if f.src.packed != "" {
+		return f.src.st.mtime
+	}
+	return f.fp.Born
 }
 
 // copiesBeside tells whether there is a compressed file that may be a generation of f's path.
