@@ -13,11 +13,13 @@
 //	refused for good in the middle      RecutS1RefusedInTheMiddle
 //	brokers stopped, killed             S1cBrokersStopAndDie, C122RollingRestart; in short: C122BrokersRestart
 //	order on the wire                   S2WireOrder
-//	outage beyond the brokers' memory   S3LongOutage; embedded: S3TopicUnknownAfterTheOutage
+//	outage beyond the brokers' memory   S3LongOutage, with the topic unknown afterwards, too; embedded: S3TopicUnknownAfterTheOutage
 //	clean restart, head in doubt        CleanRestartWithTheHeadInDoubt
 //	leaders moved                       C143LeaderMovesUnderLoad
 //	frozen and thawed                   C139FrozenAndThawed; in short: C139FrozenOnce; with the times of the case: C139InFull
-//	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger
+//	leader epochs that rise unseen      UnseenLeaderEpochs
+//	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger, UncleanElectionRefilled
+//	more lost than the spool holds      UncleanElectionBeyondTheSpool
 //	backlog older than the expiry       BacklogOlderThanTheExpiry
 //	topic recreated, partitions added   C138TopicRecreated, C125PartitionsGrowUnderLoad
 //	cluster wiped, replaced             ClusterWiped; embedded: ClusterReplacedIsAdopted
@@ -25,4 +27,6 @@
 //	slow brokers                        embedded: C126SlowBroker; with the times of the case: C126InFull
 //	agent killed                        Kill9TwoHundredTimes, RealKill9
 //	lanes disturb each other            NoLaneDisturbsAnother
+//	what may not be read is told        C130ResponsesLostUnderLoad
+//	one line for each doubt and loss    C139FrozenOnce, UncleanElectionHeals
 package e2e

@@ -132,53 +132,6 @@ func TestC130ResponsesLostUnderLoad(t *testing.T) {
 	})
 }
 
-// uncleanElection has the only replica in sync die with acked records that the one which takes over never got. With seen
-// it knows our producer id, else it would take the next batch without a word.
-func uncleanElection(t *testing.T, seen bool, after func(w *secured)) {
-	const lines = 40
-	c := cluster(t, map[string]string{"replica.lag.time.max.ms": "2000"})
-	settings := map[string]string{"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-	ground{cluster: c, replicas: [][]int32{{0, 1}}, settings: settings}.asBoth(t, func(t *testing.T, w *secured) {
-		w.agent.Start()
-		if seen {
-			w.writer.Write(lines)
-			w.awaitAll()
-		}
-		w.cluster.ReplicaProxy(0).Cut() // the follower cannot fetch any more
-		w.writer.Write(lines)
-		w.cluster.WaitPartition(w.topic, 0, "the follower is out of sync", func(_ int32, isr []int32) bool { return len(isr) == 1 })
-		for range 5 {
-			w.writer.Write(lines)
-			time.Sleep(700 * time.Millisecond)
-		}
-		w.awaitAll()
-		time.Sleep(2 * time.Second) // the acks are durable
-		w.cluster.Broker(0).Kill()
-		w.cluster.ElectUnclean(w.topic, 0)
-		w.cluster.ReplicaProxy(0).Heal()
-		w.writer.Write(lines)
-		w.checkSettled()
-		if n := w.stats()["healed_records"]; n == 0 {
-			t.Error("nothing was healed: acked records had vanished and should be back")
-		}
-		after(w)
-	})
-}
-
-// Acked lines that the brokers lost are back, each once, in order; also when the old leader joins again.
-func TestUncleanElectionHeals(t *testing.T) {
-	uncleanElection(t, true, func(w *secured) {
-		w.cluster.Broker(0).Start()
-		w.cluster.Broker(0).WaitReady()
-		w.writer.Write(40)
-		w.checkSettled()
-	})
-}
-
-func TestUncleanElectionToAStranger(t *testing.T) {
-	uncleanElection(t, false, func(*secured) {})
-}
-
 // A backlog from before the brokers' memory, drained while answers are lost and all brokers are restarted: what is in doubt
 // may be forgotten at once. An agent that may read looks it up; the other counts at most what it sent more than once.
 func TestBacklogOlderThanTheExpiry(t *testing.T) {

@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,8 +11,7 @@ import (
 )
 
 // S1 to S3 are the three public reports that shipper was made for: IBM/sarama#1661, tulios/kafkajs#598,
-// confluentinc/librdkafka#3584. S1 with a batch that is refused for good: TestRecutS1RefusedInTheMiddle. S3 with a topic that
-// is not known for a while: TestS3TopicUnknownAfterTheOutage.
+// confluentinc/librdkafka#3584. S1 with a batch that is refused for good: TestRecutS1RefusedInTheMiddle.
 
 // S1: messages that failed while a broker was away took sequence numbers that it never saw.
 func TestS1aShortBlackHole(t *testing.T) { blackHole(t, 4*time.Second) }
@@ -70,11 +69,15 @@ func TestS2WireOrder(t *testing.T) {
 }
 
 // S3: after a long outage the client took its counter for 0 under the same producer id, and was dead for ever. Some records,
-// idle beyond the broker's memory, all brokers killed, lines meanwhile, brokers back; the agent restarted in between or not.
+// idle beyond the broker's memory, all brokers killed, lines meanwhile, brokers back; the agent restarted in between or not,
+// and the brokers say for a while that they do not know the topic.
 func TestS3LongOutage(t *testing.T) {
 	c := cluster(t, map[string]string{"producer.id.expiration.ms": "5000", "producer.id.expiration.check.interval.ms": "1000"})
-	for _, restart := range []bool{false, true} {
-		t.Run(fmt.Sprintf("restart=%t", restart), func(t *testing.T) {
+	for _, s := range []struct {
+		name             string
+		restart, unknown bool
+	}{{"agent kept", false, false}, {"agent restarted", true, false}, {"topic unknown", true, true}} {
+		t.Run(strings.ReplaceAll(s.name, " ", "-"), func(t *testing.T) {
 			ground{cluster: c, partitions: 2, writer: kafkatest.WriterOptions{Files: 2}}.asBoth(t, func(t *testing.T, w *secured) {
 				w.agent.Start()
 				w.writer.Write(50)
@@ -85,11 +88,22 @@ func TestS3LongOutage(t *testing.T) {
 				}
 				w.writer.Write(50)
 				time.Sleep(6 * time.Second)
-				if restart {
+				if s.unknown {
+					for _, p := range w.proxies {
+						p.HideTopic(w.topic)
+					}
+				}
+				if s.restart {
 					w.agent.Kill9()
 					w.agent.Start()
 				}
 				killAll(w.cluster, 0)
+				if s.unknown {
+					w.agent.WaitLog("topic unknown", 60*time.Second)
+					w.writer.Write(50)
+					time.Sleep(5 * time.Second)
+					w.heal()
+				}
 				w.writer.Write(50)
 				w.checkSettled()
 			})

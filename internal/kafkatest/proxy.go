@@ -38,6 +38,7 @@ type Proxy struct {
 	changed  chan struct{} // closed and replaced when mode or delay change
 	faults   []*frameFault
 	requests map[int16]int
+	hidden   string // topic that metadata do not show; "": none
 	closed   bool
 }
 
@@ -128,7 +129,7 @@ func (p *Proxy) Heal() {
 	for _, f := range p.faults {
 		f.doneLocked(f.left)
 	}
-	p.faults = nil
+	p.faults, p.hidden = nil, ""
 	for c := range p.conns {
 		if c.holed.Load() {
 			c.end(true)
@@ -287,7 +288,7 @@ func (p *Proxy) accept(l net.Listener) {
 		if err != nil {
 			return
 		}
-		c := &proxyConn{p: p, client: client.(*net.TCPConn), done: make(chan struct{}), hit: make(map[int32]*frameFault)}
+		c := &proxyConn{p: p, client: client.(*net.TCPConn), done: make(chan struct{}), hit: make(map[int32]*frameFault), asked: make(map[int32]int16)}
 		p.mu.Lock()
 		stale := p.listener != l // cut while this one was being accepted
 		if !stale {

@@ -42,6 +42,7 @@ type proxyConn struct {
 
 	hitMu sync.Mutex
 	hit   map[int32]*frameFault // by correlation id: requests whose answer is awaited for a fault
+	asked map[int32]int16       // by correlation id: the version of requests for metadata
 }
 
 // frame is what waits in a queue.
@@ -170,6 +171,7 @@ func (c *proxyConn) onRequest(f *frame) bool {
 	if len(f.data) < 12 {
 		return true
 	}
+	c.noteMetadata(f.data)
 	fault := c.p.count(int16(binary.BigEndian.Uint16(f.data[4:])))
 	if fault == nil {
 		return true
@@ -191,6 +193,7 @@ func (c *proxyConn) onAnswer(f *frame) bool {
 	if len(f.data) < 8 {
 		return true
 	}
+	f.data = c.hide(f.data)
 	corr := int32(binary.BigEndian.Uint32(f.data[4:]))
 	c.hitMu.Lock()
 	fault := c.hit[corr]
