@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/cespare/xxhash/v2"
@@ -14,14 +15,70 @@ type routes struct {
 	askedAt int64 // ms, when these metadata were asked for; 0: never
 	meta    Metadata
 	topics  map[string]int // index into meta.Topics
+	newest  map[placeID]newest
 }
 
+// placeID is one partition of one topic; brokers before 2.8 give topics no id, and
+// one that was created again looks the same.
+type placeID struct {
+	cluster, topic string
+	id             [16]byte
+	partition      int32
+}
+
+// newest is what was said of a partition with the highest leader epoch, and when
+// that was asked for; leader -1 and time 0: only the epoch is known.
+type newest struct {
+	leader, epoch int32
+	followers     uint64
+	askedAt       int64 // ms
+	lowerSince    int64 // ms, metadata show a lower epoch since; 0: they do not
+}
+
+// A broker that hears nothing of its controller tells what was true before, for
+// as long as it is cut off. What it says is passed over; but a cluster whose
+// epochs went back for good, or a topic that was created again and has no id, must
+// not be waited for.
+const lowerEpochMaxMs = 60_000
+
 func (r *routes) replace(m Metadata, askedAt int64) {
+	before := *r
 	r.meta, r.askedAt = m, askedAt
 	r.topics = make(map[string]int, len(m.Topics))
 	for i := range m.Topics {
-		r.topics[m.Topics[i].Name] = i
+		t := &m.Topics[i]
+		r.topics[t.Name] = i
+		if was := before.topic(t.Name); was != nil && t.Code == 0 && was.Code == 0 && (was.ID != t.ID || before.meta.ClusterID != m.ClusterID) {
+			maps.DeleteFunc(r.newest, func(at placeID, _ newest) bool { return at.topic == t.Name })
+		}
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			r.note(placeID{m.ClusterID, t.Name, t.ID, p.Partition}, newest{leader: p.Leader, epoch: p.LeaderEpoch, followers: p.Followers, askedAt: askedAt})
+		}
 	}
+}
+
+// expect says that a partition was seen in a leader epoch, before this start.
+func (r *routes) expect(id *IdentityRecord, epoch int32) {
+	if id.Partition >= 0 && epoch >= 0 {
+		r.note(placeID{id.ClusterID, id.Topic, id.TopicID, id.Partition}, newest{leader: -1, epoch: epoch})
+	}
+}
+
+func (r *routes) note(at placeID, n newest) {
+	have, known := r.newest[at]
+	if known && n.epoch < have.epoch {
+		if have.lowerSince == 0 {
+			have.lowerSince = n.askedAt
+		}
+		if n.askedAt-have.lowerSince <= lowerEpochMaxMs {
+			n = have
+		}
+	}
+	if r.newest == nil {
+		r.newest = map[placeID]newest{}
+	}
+	r.newest[at] = n
 }
 
 func (r *routes) topic(name string) *TopicMeta {
@@ -57,14 +114,23 @@ func (r *routes) of(id *IdentityRecord) Route {
 		return route
 	}
 	p := t.partition(id.Partition)
-	switch {
-	case p == nil:
+	if p == nil {
 		route.State = RouteOtherTopic
-	case p.Leader < 0 || p.Code == codeNoLeader:
-		route.State = RouteNoLeader
-	default:
-		route.Leader, route.Epoch, route.Followers = p.Leader, p.LeaderEpoch, p.Followers
+		return route
 	}
+	if n, ok := r.newest[placeID{r.meta.ClusterID, t.Name, t.ID, p.Partition}]; ok && p.LeaderEpoch < n.epoch { // what was known before still holds
+		route.AskedAt = n.askedAt
+		if n.askedAt == 0 {
+			route.State = RouteUnknown
+			return route
+		}
+		p = &PartitionMeta{Leader: n.leader, LeaderEpoch: n.epoch, Followers: n.followers}
+	}
+	if p.Leader < 0 || p.Code == codeNoLeader {
+		route.State = RouteNoLeader
+		return route
+	}
+	route.Leader, route.Epoch, route.Followers = p.Leader, p.LeaderEpoch, p.Followers
 	return route
 }
 

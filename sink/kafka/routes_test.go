@@ -42,3 +42,40 @@ func TestPartitionLoad(t *testing.T) {
 		}
 	}
 }
+
+// A broker that is cut off from its controller tells of leaders that are none any more.
+func TestLowerEpochs(t *testing.T) {
+	id := IdentityRecord{ClusterID: "c", Topic: "t", TopicID: [16]byte{1}, ProducerID: 1}
+	at := func(leader, epoch int32) Metadata {
+		return Metadata{ClusterID: "c", Topics: []TopicMeta{{Name: "t", ID: id.TopicID, Partitions: []PartitionMeta{{Leader: leader, LeaderEpoch: epoch}}}}}
+	}
+	var r routes
+	wants := func(want Route) {
+		t.Helper()
+		if got := r.of(&id); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	r.expect(&id, 3) // an ack from before this start counts under epoch 3
+	r.replace(at(1, 2), 1_000)
+	wants(Route{State: RouteUnknown, Leader: -1, Epoch: -1})
+	r.replace(at(2, 4), 2_000)
+	wants(Route{State: RouteOK, Leader: 2, Epoch: 4, AskedAt: 2_000})
+	r.replace(at(1, 3), 3_000)
+	wants(Route{State: RouteOK, Leader: 2, Epoch: 4, AskedAt: 2_000})
+	r.replace(Metadata{ClusterID: "c", Topics: []TopicMeta{{Name: "t", Code: codeUnknownTopic}}}, 4_000)
+	r.replace(at(-1, 3), 5_000)
+	wants(Route{State: RouteOK, Leader: 2, Epoch: 4, AskedAt: 2_000})
+
+	// But not if nothing else is said for long: the epochs of this cluster went back.
+	r.replace(at(1, 3), 3_000+lowerEpochMaxMs+1)
+	wants(Route{State: RouteOK, Leader: 1, Epoch: 3, AskedAt: 3_000 + lowerEpochMaxMs + 1})
+
+	// A topic that was created again begins anew.
+	id.TopicID = [16]byte{2}
+	r.replace(at(1, 0), 70_000)
+	wants(Route{State: RouteOK, Leader: 1, Epoch: 0, AskedAt: 70_000})
+	if len(r.newest) != 1 {
+		t.Errorf("%d partitions are remembered", len(r.newest))
+	}
+}

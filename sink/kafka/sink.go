@@ -290,6 +290,7 @@ func (s *Sink) addLane(l *LaneStart) {
 	if own := r.identityAt(l.LastAck.First); !own.samePlace(&id) {
 		l.LastAck.Epoch = -1 // of a topic that is gone: it proves nothing here
 	}
+	s.routes.expect(&id, max(id.FloorEpoch, l.LastAck.Epoch))
 	r.lane = NewLane(l.Head, l.Top, l.LastAck, id.identity())
 	r.info.SentNext.Store(l.Head)
 	s.rows[l.ID] = r
