@@ -30,8 +30,8 @@ package kafka
 //     is counted as possibly doubled. What a heal sends again is looked for as
 //     long as all of it was there: its alarm may be false.
 //  5. A refusal by sequence (45, 47, 59) in the current leader epoch heals:
-//     the head steps back, durably, over acked batches that the broker lost; or
-//     a new producer id starts at the head.
+//     the head steps back, durably, over acked batches that the broker lost; or,
+//     if the head is not found in the log, a new producer id starts there.
 //
 // A crash at any point leaves what the spool holds: the durable head, the
 // identities, the frames; NewLane starts from them.
@@ -66,6 +66,7 @@ type Lane struct {
 	counted      uint64 // records of the head reported as possibly doubled, once for each attempt
 	countedTries uint16 // tries when they were
 	refused      bool   // by sequence, in refusedEpoch
+	sought       bool   // nothing is lost, and the head is looked for before a new identity is taken
 	refusedEpoch int32
 	alarm        bool // rule 3 calls for a loss, which may be none
 	regress      bool // a base offset below the last acked end awaits rule 3
@@ -253,7 +254,7 @@ func (l *Lane) advance(now int64, a *Actions) {
 		l.ask(busyID, a, Action{Kind: ActAskIdentity, Identity: Identity{From: l.head, Partition: l.id.Partition}, Reason: l.reason()})
 		return
 	}
-	if l.doubt && !l.asked && (l.head < l.top && l.entire || l.cut.renumbers() || !l.fresh(now)) {
+	if l.sought || l.doubt && !l.asked && (l.head < l.top && l.entire || l.cut.renumbers() || !l.fresh(now)) {
 		below := l.last
 		if l.head < l.top && !l.entire {
 			below = AckedBatch{Epoch: -1} // where it was before the heal is not above what the heal sent again
@@ -325,7 +326,7 @@ func (l *Lane) send(now int64, a *Actions) {
 }
 
 func (l *Lane) forgetDoubt() {
-	l.doubt, l.unheard, l.asked, l.tries, l.counted, l.refused, l.regress = false, false, false, 0, 0, false, false
+	l.doubt, l.unheard, l.asked, l.tries, l.counted, l.refused, l.sought, l.regress = false, false, false, 0, 0, false, false, false
 }
 
 // pass moves the head behind its batch.
@@ -384,7 +385,7 @@ func (l *Lane) learn(ev *Event, a *Actions) {
 	}
 	moved := ev.Route.Epoch != l.route.Epoch || ev.Route.Leader != l.route.Leader
 	if ev.Route.State == RouteOK && moved {
-		l.checked, l.asked = false, false
+		l.checked, l.asked, l.sought = false, false, false
 	}
 	if ev.Route.State != RouteOK {
 		// The epoch is kept: only a new leader asks for a new check.

@@ -49,6 +49,8 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 		}
 		l.ack(at, ev.Route.Epoch, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
+	case l.sought:
+		l.renew(ev.Absent, a)
 	default:
 		l.entire = false
 		if !ev.Absent && !l.cut.renumbers() && l.fresh(ev.Now) {
@@ -82,25 +84,29 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	if l.doubt {
 		end = max(end, l.batch.Next())
 	}
-	at := min(ev.Lost, l.head)
-	lost := at < l.head
-	if lost {
-		l.last = ev.Acked // acks from here on never count against a leader again
-		if l.last.Count == 0 {
-			l.last.Epoch = -1
+	at := ev.Lost
+	if at >= l.head {
+		l.checked, l.sought = true, l.tries > 1 // an attempt before the refused one may have been appended
+		if !l.sought {
+			l.renew(true, a)
 		}
+		return
 	}
-	if lost && at >= l.top && at >= ev.Held { // a first step back
+	l.last = ev.Acked // acks from here on never count against a leader again
+	if l.last.Count == 0 {
+		l.last.Epoch = -1
+	}
+	if at >= l.top && at >= ev.Held { // a first step back
 		a.report(ReportHealed, at, l.head, 0)
 		l.top, l.unsure, l.unbroken, l.entire = end, ev.Unsure, true, true
-		l.moveHead(at, lost, a)
+		l.moveHead(at, a)
 		return
 	}
 	why, maybe := ReasonRefused, max(l.top, at)
-	if l.tries > 1 { // an attempt before the refused one may have been appended
+	if l.tries > 1 {
 		maybe = max(maybe, l.batch.Next())
 	}
-	if lost && at < ev.Held {
+	if at < ev.Held {
 		why, maybe = ReasonLost, end
 		a.report(ReportLost, at, ev.Held, why)
 		at = ev.Held
@@ -112,18 +118,27 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	a.report(ReportMaybeDoubled, told, maybe, why)
 	l.top = 0
 	l.needID = why
-	l.moveHead(at, lost, a)
+	l.moveHead(at, a)
 }
 
-// moveHead starts again at index at, which may be the head itself. After a loss
-// that is durable even then: another start would take the acks from there on
+// renew ends an identity that the leader refuses although it lost nothing. absent:
+// the batch at head is in no log.
+func (l *Lane) renew(absent bool, a *Actions) {
+	told := l.batch.Next()
+	if !absent {
+		told = l.head + min(l.counted, uint64(l.batch.Count))
+	}
+	a.report(ReportMaybeDoubled, told, max(l.top, l.batch.Next()), ReasonRefused)
+	l.top, l.needID = 0, ReasonRefused
+	l.forgetDoubt()
+}
+
+// moveHead starts again, behind a loss, at index at, which may be the head itself.
+// That is durable even then: another start would take the acks from there on
 // for proof of the same loss.
-func (l *Lane) moveHead(at uint64, lost bool, a *Actions) {
+func (l *Lane) moveHead(at uint64, a *Actions) {
 	l.forgetDoubt()
 	l.checked = true
-	if !lost {
-		return
-	}
 	l.head = at
 	l.dropBatch()
 	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})

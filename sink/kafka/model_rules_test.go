@@ -46,6 +46,7 @@ var modelWorlds = []struct {
 	{rules: rules{name: "clean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, move: 1}}},
 	{rules: rules{name: "two clean elections unseen", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, move: 2}}, doubledMax: 1},
 	{rules: rules{name: "two clean elections unseen, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, move: 2}}, big: true, doubledMax: 3},
+	{rules: rules{name: "leaders forget, and refuse then, READ", batches: 3, retain: 3, old: true, refuse: true, read: true, lossless: true, left: budget{crash: 1, drop: 2, expire: 1}}},
 
 	// The broker loses acked batches.
 	{rules: rules{name: "unclean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, elect: 1}}},

@@ -309,7 +309,7 @@ func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
 	set := &w.maybe
 	switch a.Report {
 	case ReportMaybeDoubled:
-		if ev.Kind == EvReadBack {
+		if ev.Kind == EvReadBack && a.Reason == 0 {
 			set = &w.counted
 		}
 	case ReportNotDoubled:

@@ -33,6 +33,7 @@ const (
 	proofForgotten            // a loss that is not held forgets the ack below it
 	gapUnmarked               // no new identity behind a gap
 	partedUnseen              // a leader without records of an epoch is believed to have them if its log is long enough
+	refusedNotSought          // what may be there when a leader refuses is counted and not looked for
 	unsureTrusted             // an ack that may be older than its epoch is lost for certain if the leader has nothing of that
 	floorUnbound              // an identity's floor holds in every epoch
 	neverFresh                // a batch that cannot be forgotten yet is looked for, or counted
@@ -56,6 +57,8 @@ func (x mutation) before(l *Lane, ev *Event) {
 		l.stamp = stampBroker
 	case x == unsureTrusted && ev.Kind == EvLoss:
 		ev.Unsure = 0
+	case x == refusedNotSought && l.sought && ev.Kind == EvReadBack:
+		ev.Found, ev.Absent = false, false
 	case x == partedUnseen && ev.Kind == EvEpochEnd:
 		ev.Parted = false
 	case x == neverFresh && l.doubt:
@@ -121,6 +124,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{off: topForgotten, rule: "where a heal began is durable", want: doubledSilently, model: rules{batches: 2, retain: 2, left: budget{crash: 1, elect: 1, move: 1}}},
 		{off: proofForgotten, rule: "the ack below a loss stays", want: lostSilently, model: rules{batches: 2, retain: 0, left: budget{crash: 1, elect: 2}}},
 		{off: partedUnseen, rule: "a leader without records of an epoch has none of ours", want: lostSilently, model: rules{batches: 3, retain: 3, read: true, strays: true, left: budget{elect: 1, move: 1}}},
+		{off: refusedNotSought, rule: "a batch that a leader refuses is looked for before it gets another identity", want: needless, model: rules{batches: 3, retain: 3, old: true, refuse: true, read: true, lossless: true, left: budget{drop: 1, expire: 1}}},
 		{off: unsureTrusted, rule: "an ack that may be older than its epoch is looked for, or counted, before it is sent again", want: doubledSilently, model: rules{batches: 2, retain: 2, strays: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}},
 		{off: floorUnbound, rule: "an identity's floor is of a leader epoch", want: doubledSilently, model: rules{batches: 2, retain: 2, old: true, read: true, others: 1, left: budget{drop: 1, expire: 1, elect: 1}}},
 		{off: neverFresh, rule: "what is fresh is neither looked for nor counted", sim: "every week"},

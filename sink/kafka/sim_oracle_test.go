@@ -113,7 +113,7 @@ func (o *simOracle) report(w *simWorld, id uint32, before *Lane, ev *Event, a *A
 	switch a.Report {
 	case ReportMaybeDoubled:
 		l.doubled += a.Records
-		if ev.Kind == EvReadBack {
+		if ev.Kind == EvReadBack && a.Reason == 0 {
 			set = &l.counted
 		}
 		w.justified(l, before, ev, a)
@@ -146,7 +146,10 @@ func (o *simOracle) report(w *simWorld, id uint32, before *Lane, ev *Event, a *A
 // else is in the game.
 func (w *simWorld) justified(l *simTold, before *Lane, ev *Event, a *Action) {
 	c := &w.cluster
-	if ev.Kind != EvReadBack || ev.Found {
+	if before.sought && a.Index == before.head && !ev.Found && w.oracle.blind == 0 {
+		w.fail("%s: %d+%d (%s), and the log could be read", needless, a.Index, a.Records, a.Reason)
+	}
+	if ev.Kind != EvReadBack || a.Reason != 0 {
 		others := slices.ContainsFunc(w.menu, func(t simTrouble) bool { return t == idUsedTwice || t == diskLies || t == frameRots })
 		if c.unclean+c.forgotten+c.unseen+c.replaced == 0 && c.number == 1 && c.exists && !others {
 			w.fail("%s: %d+%d (%s), and no broker lost or forgot anything", needless, a.Index, a.Records, a.Reason)
