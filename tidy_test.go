@@ -50,7 +50,7 @@ var homes = map[string][]string{
 	"github.com/fsnotify/fsnotify":        {"tail/*"},
 	"github.com/bmatcuk/doublestar/v4":    {"tail/*", "cmd/shipper/check.go", "cmd/shipper/config_values.go"},
 	"github.com/cespare/xxhash/v2":        {"tail/*", "spool/*", "pipeline/*", "pipeline/record/*", "sink/kafka/routes.go"},
-	"github.com/twmb/franz-go/pkg/kgo":    {"sink/kafka/client.go", "sink/kafka/replay.go", "sink/kafka/trouble.go", "cmd/shipper/demo*.go"},
+	"github.com/twmb/franz-go/pkg/kgo":    {"sink/kafka/client.go", "sink/kafka/links.go", "sink/kafka/replay.go", "sink/kafka/trouble.go", "cmd/shipper/demo*.go"},
 	"github.com/twmb/franz-go/pkg/kmsg":   {"sink/kafka/*", "cmd/shipper/demo*.go"},
 	"github.com/twmb/franz-go/pkg/kerr":   {"sink/kafka/*"},
 	"github.com/twmb/franz-go/pkg/kfake":  {"cmd/shipper/demo*.go"},
@@ -60,7 +60,7 @@ var homes = map[string][]string{
 	"gopkg.in/yaml.v3":                    {"cmd/shipper/config*.go"},
 	"github.com/spf13/cobra":              {"cmd/shipper/main.go", "cmd/shipper/explain.go", "cmd/shipper/admin*.go", "cmd/shipper/fix*.go", "cmd/shipper/spool*.go"},
 	"github.com/prometheus/client_golang": {"cmd/shipper/admin*.go"},
-	"golang.org/x/sys/unix":               {"tail/*", "spool/*", "internal/vfs/*", "cmd/shipper/check.go"},
+	"golang.org/x/sys/unix":               {"tail/*", "spool/*", "internal/vfs/*", "cmd/shipper/check.go", "sink/kafka/hungup_linux.go"},
 	"golang.org/x/text":                   {"tail/*"},
 	"golang.org/x/time/rate":              {"tail/*", "pipeline/*"},
 }

@@ -127,6 +127,12 @@ func (a *Agent) transport() kafka.Transport {
 	return kafka.Transport{Metadata: c.Metadata, InitProducerID: c.InitProducerID, EndOfEpoch: c.EndOfEpoch, EndOffset: c.EndOffset,
 		ReadBack: c.ReadBack, MayRead: c.MayRead, TopicConfig: c.TopicConfig,
 		Ping: func(ctx context.Context, broker int32, conn uint8) error { return a.clients[conn].Ping(ctx, broker) },
+		Losses: func(broker int32) (n uint64) {
+			for _, c := range a.clients {
+				n += c.Losses(broker)
+			}
+			return n
+		},
 		Produce: func(broker int32, conn uint8, r *kafka.ProduceRequest, dst []kafka.PartOutcome) ([]kafka.PartOutcome, error) {
 			if conn == kafka.ConnApart {
 				// This client is seldom used, and asks where brokers are first.

@@ -88,6 +88,9 @@ func (s *Sink) askMetadata() {
 	s.wanted, s.asking = false, true
 	asked := s.now()
 	s.nextAsk = asked + metadataGapMinMs
+	for _, o := range s.outlets {
+		o.lossesAsking = s.lossesOf(o.broker)
+	}
 	s.question(func(ctx context.Context) reply {
 		m, err := s.cfg.Transport.Metadata(ctx, topics)
 		return reply{meta: &m, asked: asked, err: err}
@@ -102,6 +105,9 @@ func (s *Sink) takeMetadata(p reply) {
 	} else {
 		s.probes = 0
 		s.routes.replace(*p.meta, p.asked)
+		for _, o := range s.outlets {
+			o.lossesAsked, o.losses = o.lossesAsking, s.lossesOf(o.broker)
+		}
 	}
 	for _, r := range s.order {
 		waits := r.wantsRoute
@@ -159,7 +165,13 @@ func (s *Sink) routeOf(r *row) Route {
 	if id.Partition != r.lane.Partition() {
 		id = r.grant
 	}
-	return s.routes.of(&id)
+	route := s.routes.of(&id)
+	for _, o := range s.outlets {
+		if o.broker == route.Leader {
+			route.Losses = o.losses
+		}
+	}
+	return route
 }
 
 // askIdentity gets the lane a producer id, and first, if it has none, a

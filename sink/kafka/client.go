@@ -66,6 +66,7 @@ type Client struct {
 	kgo        *kgo.Client
 	autoCreate bool
 	trouble    *trouble
+	links      *links
 }
 
 // NewClient checks cfg and makes a client. It starts kgo's goroutines, but connects only when first used.
@@ -74,13 +75,13 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	trouble := &trouble{cfg: &cfg}
-	cl, err := kgo.NewClient(append(opts, kgo.WithHooks(trouble), kgo.RequestRetries(questionTriesMax),
+	trouble, links := &trouble{cfg: &cfg}, new(links)
+	cl, err := kgo.NewClient(append(opts, kgo.WithHooks(trouble, links), kgo.RequestRetries(questionTriesMax),
 		kgo.RetryBackoffFn(func(int) time.Duration { return questionBackoff }))...)
 	if err != nil {
 		return nil, fmt.Errorf("configure the Kafka client: %w", err)
 	}
-	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics, trouble: trouble}, nil
+	return &Client{kgo: cl, autoCreate: cfg.AutoCreateTopics, trouble: trouble, links: links}, nil
 }
 
 // options are those of connections.

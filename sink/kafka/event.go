@@ -44,6 +44,9 @@ type Route struct {
 	Epoch   int32
 	AskedAt int64 // ms; 0: never
 
+	// Losses is how many connections to the leader were lost, when the metadata came.
+	Losses uint64
+
 	// Followers has a bit for each of the partition's replicas in sync besides
 	// the leader, its broker id mod 64: an ack waits for them. For the driver.
 	Followers uint64

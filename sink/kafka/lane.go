@@ -48,7 +48,9 @@ type Lane struct {
 	stamp  stamping // what the first answer under id said of append times
 
 	last    AckedBatch // the last durable ack that counts against a leader
+	from    acker      // and who gave it
 	pending AckedBatch // the ack of the batch at head while it is not durable
+	giver   acker      // and who gave it
 
 	route      Route
 	routeAfter int64 // ms; metadata asked for at or before this do not count
@@ -58,6 +60,7 @@ type Lane struct {
 
 	busy         busy
 	flightEpoch  int32 // leader epoch known when the flight left
+	flightTo     acker // and to whom
 	doubt        bool  // the batch at head may be in a log
 	doubtSince   int64 // ms
 	tries        uint16
@@ -321,7 +324,8 @@ func (l *Lane) send(now int64, a *Actions) {
 	if l.tries < triesMax {
 		l.tries++
 	}
-	l.flightEpoch, l.sentTo = l.route.Epoch, max(l.sentTo, l.batch.Next())
+	l.flightEpoch, l.flightTo = l.route.Epoch, l.route.acker()
+	l.sentTo = max(l.sentTo, l.batch.Next())
 	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow, Shift: l.back > 0, BackMs: l.backMs()})
 }
 
@@ -385,7 +389,7 @@ func (l *Lane) learn(ev *Event, a *Actions) {
 	}
 	moved := ev.Route.Epoch != l.route.Epoch || ev.Route.Leader != l.route.Leader
 	if ev.Route.State == RouteOK && moved {
-		l.checked, l.asked, l.sought = false, false, false
+		l.moved(&ev.Route)
 	}
 	if ev.Route.State != RouteOK {
 		// The epoch is kept: only a new leader asks for a new check.

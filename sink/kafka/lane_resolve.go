@@ -2,6 +2,14 @@ package kafka
 
 // The part of the lane that finds out what the broker has: rules 3 to 5.
 
+// moved takes a leader that is new, or leads in a new epoch.
+func (l *Lane) moved(r *Route) {
+	l.checked, l.asked, l.sought = false, false, false
+	l.from.follow(r)
+	l.giver.follow(r)
+	l.flightTo.follow(r)
+}
+
 // epochEnd compares what the leader still has of our last ack's epoch.
 func (l *Lane) epochEnd(ev *Event, a *Actions) {
 	if l.busy == busyPlace {
@@ -12,12 +20,30 @@ func (l *Lane) epochEnd(ev *Event, a *Actions) {
 	switch {
 	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
 	case ev.Base >= 0 && (ev.Base < l.last.End || ev.Parted):
+		if l.from == l.route.acker() {
+			l.placeLast(ev, a)
+			return
+		}
 		l.alarm = true
 		l.ask(busyLoss, a, Action{Kind: ActFindLoss, Acked: l.last, Route: l.route})
 	default:
 		if ev.Base < 0 {
 			a.report(ReportUnverified, l.head, l.head+1, 0)
 		}
+		l.allThere(a)
+	}
+}
+
+// placeLast takes the end of an epoch from a leader that has led since it gave the
+// last ack: it has the batch, in that epoch or another one.
+func (l *Lane) placeLast(ev *Event, a *Actions) {
+	if ev.Base >= l.last.End {
+		l.last.Epoch, l.last.Firm = ev.Epoch, false // an older one: it has no records of the one asked for
+		l.allThere(a)
+		return
+	}
+	l.last.Epoch, l.last.Firm = l.last.Epoch+1, true
+	if l.last.Epoch >= l.route.Epoch {
 		l.allThere(a)
 	}
 }
@@ -47,7 +73,11 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 			a.report(ReportMaybeDoubled, l.head, l.batch.Next(), ReasonLost)
 			at = max(at, l.last.End-int64(l.batch.Count))
 		}
-		l.ack(at, ev.Route.Epoch, false, a)
+		giver := acker{}
+		if ev.Route.Epoch == l.route.Epoch {
+			giver = l.route.acker()
+		}
+		l.ack(at, ev.Route.Epoch, giver, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	case l.sought:
 		l.renew(ev.Absent, a)
@@ -75,6 +105,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	if alarm && ev.Lost >= l.head {
 		if ev.Found {
 			l.last.Epoch, l.last.Firm = l.route.Epoch, false
+			l.from = l.route.acker()
 		}
 		l.allThere(a)
 		return
@@ -92,7 +123,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 		}
 		return
 	}
-	l.last = ev.Acked // acks from here on never count against a leader again
+	l.last, l.from = ev.Acked, acker{} // acks from here on never count against a leader again
 	if l.last.Count == 0 {
 		l.last.Epoch = -1
 	}

@@ -302,7 +302,7 @@ func (s *script) event(ev *Event, word, first string, a *args) (err error) {
 		}
 		s.now++ // metadata that were asked for are newer than what made the lane ask
 		ev.Kind = EvRoute
-		ev.Route = Route{State: state, Leader: int32(a.int("leader", -1)), Epoch: int32(a.int("epoch", -1)), AskedAt: s.now - a.int("ms-ago", 0)}
+		ev.Route = Route{State: state, Leader: int32(a.int("leader", -1)), Epoch: int32(a.int("epoch", -1)), AskedAt: s.now - a.int("ms-ago", 0), Losses: uint64(a.int("losses", 0))}
 	case word == "granted":
 		ev.Kind, ev.Identity = EvGranted, a.identity()
 	case word == "answer":

@@ -151,6 +151,12 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 		t.lead()
 		push(&t, "leader moves", false)
 	}
+	if w.left.rise > 0 {
+		t := *w
+		t.left.rise--
+		t.epoch++
+		push(&t, "the leader's epoch rises", false)
+	}
 	if w.left.expire > 0 {
 		t := *w
 		t.left.expire--
@@ -159,7 +165,7 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 	}
 	for k := int8(0); w.left.elect > 0 && k < w.end; k++ {
 		for _, implied := range []bool{true, false} {
-			if w.splits(k) {
+			if w.splits(k) || m.knows && !implied {
 				continue
 			}
 			t := *w

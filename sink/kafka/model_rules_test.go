@@ -48,6 +48,13 @@ var modelWorlds = []struct {
 	{rules: rules{name: "two clean elections unseen, big", batches: 4, retain: 4, left: budget{crash: 1, drop: 1, zombie: 1, restart: 1, move: 2}}, big: true, doubledMax: 3},
 	{rules: rules{name: "leaders forget, and refuse then, READ", batches: 3, retain: 3, old: true, refuse: true, read: true, lossless: true, left: budget{crash: 1, drop: 2, expire: 1}}},
 
+	// An epoch that rises unseen while the leader stays.
+	{rules: rules{name: "the leader's epoch rises", batches: 4, retain: 4, lossless: true, left: budget{drop: 2, rise: 1}}},
+	{rules: rules{name: "the leader's epoch rises twice, crash", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, rise: 2}}, doubledMax: 1},
+	{rules: rules{name: "the leader's epoch rises, unclean election", batches: 3, retain: 3, knows: true, left: budget{drop: 1, rise: 1, elect: 1}}, doubledMax: 1},
+	{rules: rules{name: "the leader's epoch rises, unclean and clean election", batches: 3, retain: 3, knows: true, left: budget{drop: 1, rise: 1, elect: 1, move: 1}}, doubledMax: 3},
+	{rules: rules{name: "the leader's epoch rises, unclean and clean election, big", batches: 3, retain: 3, knows: true, strays: true, left: budget{crash: 1, drop: 1, rise: 1, elect: 1, move: 1}}, big: true, doubledMax: 3},
+
 	// The broker loses acked batches.
 	{rules: rules{name: "unclean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, elect: 1}}},
 	{rules: rules{name: "unclean election, late request", batches: 3, retain: 3, left: budget{drop: 1, zombie: 1, elect: 1}}},

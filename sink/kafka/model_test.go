@@ -34,6 +34,7 @@ type budget struct {
 	restart int8 // the broker restarts cleanly: it remembers one batch per id
 	move    int8 // a replica that has everything leads
 	elect   int8 // a replica that has any prefix leads
+	rise    int8 // the leader stays, in another epoch
 	expire  int8 // the broker forgets all producers
 	blind   int8 // metadata say that there is no leader
 	lower   int8 // the topic's limit is lowered; 0 in a world with a big batch: it is low
@@ -52,6 +53,7 @@ type rules struct {
 	old      bool // records are old: producer state may expire
 	big      bool // two records are one batch, which is larger than the topic takes
 	others   int8 // records of other producers that the log begins with
+	knows    bool // a replica that leads remembers what its log implies, as long as records are young
 	strays   bool // a replica that leads may have written records that nobody else has
 	dead     bool // one of these is larger than the topic takes even alone
 	lossless bool // nothing may be reported: the promise without exceptions
@@ -238,13 +240,13 @@ func (l *Lane) stopClock(young bool) {
 		l.doubtSince = 0
 	}
 	if l.busy != busyFlight {
-		l.flightEpoch = 0
+		l.flightEpoch, l.flightTo = 0, acker{}
 	}
 	if !l.refused {
 		l.refusedEpoch = 0
 	}
 	if l.busy != busyAck && l.busy != busyPlace {
-		l.pending = AckedBatch{}
+		l.pending, l.giver = AckedBatch{}, acker{}
 	}
 	since := l.tries - l.countedTries // only one and more than one make a difference
 	if l.counted == 0 {

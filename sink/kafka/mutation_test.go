@@ -36,6 +36,9 @@ const (
 	refusedNotSought          // what may be there when a leader refuses is counted and not looked for
 	unsureTrusted             // an ack that may be older than its epoch is lost for certain if the leader has nothing of that
 	floorUnbound              // an identity's floor holds in every epoch
+	lossUnseen                // the loss of an idle connection is not noticed
+	neverStays                // a leader is never taken for one that stayed
+	stayedAway                // a leader that is the same after any epochs is taken for one that stayed
 	neverFresh                // a batch that cannot be forgotten yet is looked for, or counted
 )
 
@@ -61,6 +64,10 @@ func (x mutation) before(l *Lane, ev *Event) {
 		ev.Found, ev.Absent = false, false
 	case x == partedUnseen && ev.Kind == EvEpochEnd:
 		ev.Parted = false
+	case x == neverStays:
+		l.from = acker{}
+	case x == stayedAway && ev.Kind == EvEpochEnd:
+		l.from.epoch = l.route.Epoch
 	case x == neverFresh && l.doubt:
 		l.doubtSince = min(l.doubtSince, ev.Now-freshMaxMs-1)
 	case x == cutInDoubt && ev.Kind == EvAnswer && ev.Verdict == TooLarge:
@@ -101,7 +108,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		seed      uint64 // from which on it is looked for
 		redundant string // nobody finds it, since
 	}{
-		{off: ackEpochLate, rule: "an ack counts under the epoch known when its request left", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}, sim: "brokers lose what they acked", seed: 65100},
+		{off: ackEpochLate, rule: "an ack counts under the epoch known when its request left", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}, sim: "brokers lose what they acked", seed: 338000},
 		{off: resendsFirst, rule: "a new leader is asked before resends too", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{drop: 1, elect: 1}}, sim: "brokers lose what they acked"},
 		{off: neverChecked, rule: "a new leader is asked how far the last ack's epoch reaches", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}, sim: "brokers lose what they acked"},
 		{off: staleRefusal, rule: "a refusal counts only while its leader leads", redundant: "the question for a loss goes to the new leader then, and is answered as of its epoch: the rule spares the question"},
@@ -127,6 +134,9 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{off: refusedNotSought, rule: "a batch that a leader refuses is looked for before it gets another identity", want: needless, model: rules{batches: 3, retain: 3, old: true, refuse: true, read: true, lossless: true, left: budget{drop: 1, expire: 1}}},
 		{off: unsureTrusted, rule: "an ack that may be older than its epoch is looked for, or counted, before it is sent again", want: doubledSilently, model: rules{batches: 2, retain: 2, strays: true, left: budget{crash: 1, drop: 1, elect: 1, move: 1}}},
 		{off: floorUnbound, rule: "an identity's floor is of a leader epoch", want: doubledSilently, model: rules{batches: 2, retain: 2, old: true, read: true, others: 1, left: budget{drop: 1, expire: 1, elect: 1}}},
+		{off: lossUnseen, rule: "a lost connection calls for metadata before anything is sent", sim: "every week"},
+		{off: neverStays, rule: "a leader whose epoch is the next one has lost nothing", want: needless, model: rules{batches: 3, retain: 3, lossless: true, left: budget{rise: 1}}, sim: "a leader's epoch rises"},
+		{off: stayedAway, rule: "a leader that led in between another's epochs may have lost what it acked", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1, move: 1}}},
 		{off: neverFresh, rule: "what is fresh is neither looked for nor counted", sim: "every week"},
 		{off: gapUnmarked, rule: "a new identity behind a gap", redundant: "sequences that jump are refused by a broker that remembers, and one that does not takes any: the new identity spares a refusal"},
 	} {

@@ -31,6 +31,10 @@ type outlet struct {
 	asking    bool
 	askAfter  int64 // ms
 	aliveAsOf int64 // ms, when a question was put that the broker answered
+
+	// Losses of connections to the broker, when metadata were asked for: now, and
+	// those that are known. When they came: for the lanes' rule 3.
+	lossesAsking, lossesAsked, losses uint64
 }
 
 const (
@@ -56,8 +60,17 @@ func (s *Sink) outlet(broker int32) *outlet {
 		}
 	}
 	o := &outlet{broker: broker, dueAt: never}
+	o.lossesAsked = s.lossesOf(broker)
+	o.losses = o.lossesAsked
 	s.outlets = append(s.outlets, o)
 	return o
+}
+
+func (s *Sink) lossesOf(broker int32) uint64 {
+	if s.cfg.Transport.Losses == nil {
+		return 0
+	}
+	return s.cfg.Transport.Losses(broker)
 }
 
 // sender is the one of a connection, likewise.
@@ -150,7 +163,7 @@ func (s *Sink) send(x *sender, list *[]*row) bool {
 	if len(j.items) == 0 {
 		return false
 	}
-	x.idle, x.sentAt = nil, s.now()
+	x.idle, x.sentAt, j.losses = nil, s.now(), x.out.lossesAsked
 	s.flying++
 	s.hand(x, j)
 	return true

@@ -36,9 +36,14 @@ type job struct {
 	buf      []byte
 	request  ProduceRequest
 	outcomes []PartOutcome
-	err      error // of the request as a whole
-	slow     bool  // err was a time-out
+	err      error  // of the request as a whole
+	slow     bool   // err was a time-out
+	losses   uint64 // of connections to the broker, when the metadata were asked for that the request follows
 }
+
+// errCutOff says that a request was not sent, since a connection to its broker was
+// lost: what metadata showed before may not hold (rule 5 of the design's lane).
+var errCutOff = errors.New("a connection to the broker was lost since its metadata were asked for")
 
 // item is one lane's batch in a job.
 type item struct {
@@ -79,10 +84,24 @@ func (s *sender) run(reader FrameReader, t *Transport, done chan<- *job) {
 }
 
 func (j *job) send(key senderKey, reader FrameReader, t *Transport) {
-	if j.fill(reader) {
+	if !j.cutOff(key, t) && j.fill(reader) {
 		outcomes, err := t.Produce(key.broker, key.conn, &j.request, j.outcomes)
 		j.take(outcomes, err)
 	}
+}
+
+// cutOff says that the request must not be sent before metadata are asked for.
+func (j *job) cutOff(key senderKey, t *Transport) bool {
+	if t.Losses == nil || t.Losses(key.broker) == j.losses {
+		return false
+	}
+	j.request.Reset() // nothing of it was written
+	j.outcomes = j.outcomes[:0]
+	for i := range j.items {
+		j.items[i].err = nil
+	}
+	j.err, j.slow = errCutOff, false
+	return true
 }
 
 // fill makes the request; false: no batch of it could be read.

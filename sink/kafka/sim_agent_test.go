@@ -53,6 +53,9 @@ func (g *simAgent) pump() {
 func (w *simWorld) startAgent() {
 	g := &simAgent{w: w, flying: map[uint32]bool{}, sent: make([]atomic.Uint64, w.lanes)}
 	w.agent = g
+	for i := range w.cluster.brokers {
+		w.cluster.brokers[i].linked = false
+	}
 	w.tell("the agent starts")
 	s := NewSink(SinkConfig{Host: [16]byte{byte(w.seed), byte(w.seed >> 8)}, Journal: g, Logger: slog.New(slog.DiscardHandler),
 		NewReader: func() FrameReader { return &w.spool }, Transport: w.cluster.transport(w), MergeBytesMax: w.mergeBytes})

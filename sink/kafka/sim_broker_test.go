@@ -225,7 +225,7 @@ func (w *simWorld) decide(p *simPartition, r *simReplica, d *simPart, x *simPend
 		x.answer(w, codeOutOfOrder, -1)
 		return
 	}
-	if cell.leaderEpoch != d.epoch {
+	if cell.leaderEpoch != d.epoch && (cell.leaderEpoch != d.epoch+1 || cell.leaderEpoch != p.raised) {
 		w.cluster.unseen++
 	}
 	cell.late = x.request.given || x.request.from != w.agent

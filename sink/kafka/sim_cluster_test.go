@@ -35,7 +35,18 @@ type simBroker struct {
 	frozen bool
 	thawed []func() // what reached it while it was frozen
 
+	linked bool   // the agent has a connection to it
+	losses uint64 // of such connections
+	known  uint64 // of these, when the agent's metadata were asked for
+
 	requests []*simRequest // that it took; some are answered
+}
+
+// cut ends the agent's connection.
+func (b *simBroker) cut() {
+	if b.linked {
+		b.linked, b.losses = false, b.losses+1
+	}
 }
 
 func (b *simBroker) alive() bool { return b.up && !b.frozen }
@@ -46,7 +57,8 @@ type simPartition struct {
 	epoch    int32
 	inSync   []bool // by broker
 	replicas []*simReplica
-	gone     bool // its topic was deleted
+	raised   int32 // epoch whose leader is the one of the epoch before
+	gone     bool  // its topic was deleted
 	retired  []simCell
 }
 
@@ -376,6 +388,12 @@ func (c *simCluster) transport(w *simWorld) Transport {
 			}
 			return res, err
 		},
+		Losses: func(broker int32) uint64 {
+			if w.off == lossUnseen {
+				return 0
+			}
+			return c.brokers[broker].losses
+		},
 		Ping: func(_ context.Context, broker int32, _ uint8) error {
 			if w.unreachable(broker) {
 				return errSimNet
@@ -403,6 +421,9 @@ func (w *simWorld) metadata() (Metadata, error) {
 			return Metadata{}, errSimNet
 		}
 		b = w.someBroker()
+	}
+	for i := range c.brokers {
+		c.brokers[i].known = c.brokers[i].losses
 	}
 	m := Metadata{ClusterID: fmt.Sprint("c", c.replaced), Topics: []TopicMeta{{Name: "t", ID: c.id}}}
 	t := &m.Topics[0]

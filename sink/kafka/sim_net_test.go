@@ -29,7 +29,7 @@ func (g *simAgent) send(x *sender, j *job) {
 		g.sink.settle(j)
 		g.pump()
 	}
-	if !j.fill(&w.spool) {
+	if j.cutOff(x.key, &g.sink.cfg.Transport) || !j.fill(&w.spool) {
 		g.after(1, func() { settle(nil, nil) })
 		return
 	}
@@ -46,6 +46,9 @@ func (g *simAgent) send(x *sender, j *job) {
 	giveUp := func(err error) {
 		if !settled {
 			q.given = true
+			if j.request.Written() {
+				w.cluster.brokers[x.key.broker].cut()
+			}
 			settle(nil, err)
 		}
 	}
@@ -57,6 +60,7 @@ func (g *simAgent) send(x *sender, j *job) {
 		return
 	}
 	j.request.written.Store(true)
+	broker.linked = true
 	w.flights++
 	q.gone = func() { w.after(w.between(0, 50), func() { giveUp(errSimNet) }) }
 	q.reply = func(outs []PartOutcome) { settle(outs, nil) }

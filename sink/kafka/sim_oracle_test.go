@@ -29,6 +29,8 @@ type simTold struct {
 	doubled          uint64    // records told as possibly doubled, but for what was taken back
 }
 
+const sentUnseeing = "sent to a broker that may have been restarted"
+
 // simOracle watches what is sent and told, and judges the end.
 type simOracle struct {
 	lanes  []simTold
@@ -71,6 +73,9 @@ func (o *simOracle) sent(g *simAgent, it *item, d *simPart) {
 	g.flying[id] = true
 	if o.used == nil {
 		o.used = map[simNumber]simContent{}
+	}
+	if b := &w.cluster.brokers[it.row.lane.route.Leader]; b.losses != b.known {
+		w.fail("lane %d: a connection was lost, and nobody asked for metadata: %s", id, sentUnseeing)
 	}
 	x, l := &d.cell, &o.lanes[id]
 	number, content := simNumber{x.pid, x.epoch, x.first}, simContent{x.build, x.line, x.count}

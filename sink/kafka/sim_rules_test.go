@@ -40,11 +40,14 @@ var (
 	simLosing = append([]simTrouble{uncleanElection, uncleanElection, brokerLosesPower}, simWeekly...)
 )
 
-// simWorlds are the kinds of worlds; a seed chooses one and all its numbers.
-var simWorlds = []struct {
+// simKindOf is a kind of worlds.
+type simKindOf struct {
 	name string
 	make func(r *simRules, rng *rand.Rand)
-}{
+}
+
+// simWorlds are the kinds of worlds; a seed chooses one and all its numbers.
+var simWorlds = []simKindOf{
 	{"one lane, crashes and lost requests", func(r *simRules, _ *rand.Rand) {
 		r.lanes, r.partitions, r.brokers, r.lines, r.troubles = 1, 1, 1, 6, 3
 		r.menu = []simTrouble{agentDies, netLoses}
@@ -108,8 +111,21 @@ var simWorlds = []struct {
 	}},
 }
 
+// simRare are worlds that one seed in 60 has.
+var simRare = simKindOf{"a leader's epoch rises", func(r *simRules, _ *rand.Rand) {
+	// Nobody loses anything, so nobody must be told anything.
+	r.read, r.menu = false, []simTrouble{epochRises, epochRises, epochRises, followerLags, writeDenied}
+}}
+
+func simWorldOf(seed uint64) *simKindOf {
+	if seed%60 == 10 {
+		return &simRare
+	}
+	return &simWorlds[seed%uint64(len(simWorlds))]
+}
+
 // simKind is the kind of world of a seed.
-func simKind(seed uint64) string { return simWorlds[seed%uint64(len(simWorlds))].name }
+func simKind(seed uint64) string { return simWorldOf(seed).name }
 
 // simRulesOf are the rules of a seed.
 func simRulesOf(seed uint64) (simRules, *rand.Rand) {
@@ -117,7 +133,7 @@ func simRulesOf(seed uint64) (simRules, *rand.Rand) {
 	r := simRules{seed: seed, lanes: 1 + rng.IntN(3), partitions: 1 + rng.IntN(2), brokers: 1 + rng.IntN(3), version: simVersion(rng.IntN(int(simVersions))),
 		lines: 4 + rng.Uint64N(21), batchMax: 1 + rng.IntN(4), read: rng.IntN(2) == 0, stamps: rng.IntN(5) == 0, troubles: 6}
 	r.retain = []int{64, 64, 2, 0}[rng.IntN(4)]
-	kind := &simWorlds[seed%uint64(len(simWorlds))]
+	kind := simWorldOf(seed)
 	r.name = kind.name
 	kind.make(&r, rng)
 	r.minInSync = 1 + rng.IntN(min(2, r.brokers))

@@ -14,6 +14,7 @@ var (
 	simSeed   = flag.Uint64("sim.seed", 1, "first seed of the simulation")
 	simRuns   = flag.Int("sim.runs", 0, "worlds to simulate; 0: until the time is over")
 	simSearch = flag.Int("sim.search", 4000, "worlds to look through for the lack of a rule")
+	simOnly   = flag.String("sim.kind", "", "simulate only worlds whose kind has this in its name")
 	simTime   = flag.Duration("sim.time", 3*time.Second, "time to simulate")
 )
 
@@ -22,13 +23,16 @@ var (
 //	go test ./sink/kafka -run 'TestSim$' -sim.seed N -sim.runs 1
 func TestSim(t *testing.T) {
 	begin := time.Now()
-	seed, failed, steps := *simSeed, 0, 0
+	seed, failed, worlds, steps := *simSeed, 0, 0, 0
 	for ; failed < 3; seed++ {
 		if n := int(seed - *simSeed); *simRuns > 0 && n >= *simRuns || *simRuns == 0 && n%16 == 0 && time.Since(begin) >= *simTime {
 			break
 		}
+		if !strings.Contains(simKind(seed), *simOnly) {
+			continue
+		}
 		w := simLive(seed, asItIs, false)
-		steps += w.steps
+		worlds, steps = worlds+1, steps+w.steps
 		if w.failure != "" {
 			failed++
 			t.Errorf("-sim.seed %d -sim.runs 1 (%s): %s", seed, w.name, w.failure)
@@ -37,8 +41,7 @@ func TestSim(t *testing.T) {
 			}
 		}
 	}
-	n, took := seed-*simSeed, time.Since(begin)
-	t.Logf("-sim.seed %d: %d worlds, %d steps, %.0f worlds/s", *simSeed, n, steps, float64(n)/took.Seconds())
+	t.Logf("-sim.seed %d: %d worlds, %d steps, %.0f worlds/s", *simSeed, worlds, steps, float64(worlds)/time.Since(begin).Seconds())
 }
 
 // Worlds that showed a bug once, with what it was: testdata/sim/NAME.txt.

@@ -25,6 +25,7 @@ const (
 	diskLies
 	limitLowered
 	idUsedTwice
+	epochRises
 )
 
 func (w *simWorld) plan() {
@@ -86,6 +87,7 @@ func (w *simWorld) replaceCluster() {
 	c.replaced++
 	for i := range c.brokers {
 		b := &c.brokers[i]
+		b.cut()
 		for _, q := range b.requests {
 			w.drop(q)
 		}
@@ -149,6 +151,8 @@ func (w *simWorld) strikePartition(t simTrouble, p *simPartition) {
 		if p.inSync[r.broker] && w.cluster.brokers[r.broker].alive() {
 			w.leadBy(p, r.broker)
 		}
+	case epochRises:
+		w.raise(p)
 	case followerLags:
 		if r.broker != p.leader {
 			w.lag(p, r)
@@ -182,6 +186,23 @@ func (w *simWorld) strikePartition(t simTrouble, p *simPartition) {
 	}
 }
 
+// raise gives the leader that there is another epoch.
+func (w *simWorld) raise(p *simPartition) {
+	c := &w.cluster
+	if p.leader < 0 || !c.brokers[p.leader].alive() {
+		return
+	}
+	for _, r := range w.agent.sink.order {
+		if r.lane.Partition() == p.n && r.lane.route.Epoch < p.epoch {
+			c.unseen++ // two epochs on, it may have been away
+		}
+	}
+	p.epoch++
+	p.raised = p.epoch
+	w.tell("broker %d stays, in epoch %d", p.leader, p.epoch)
+	w.announce(p)
+}
+
 // retain removes what is below an offset.
 func (r *simReplica) retain(to int64) {
 	r.start = to
@@ -208,6 +229,7 @@ func (w *simWorld) brokerDown(b int32, t simTrouble) {
 	}
 	w.tell("broker %d goes down: %s", b, [...]string{brokerDies: "dies", brokerStops: "stops", brokerLosesPower: "loses power"}[t])
 	x.up = false
+	x.cut()
 	for _, q := range x.requests {
 		w.drop(q)
 	}
@@ -295,6 +317,7 @@ func (w *simWorld) loseTail(p *simPartition, r *simReplica) {
 		return
 	}
 	end := r.end
+	c.brokers[r.broker].cut() // what it lacks it lost in a crash
 	r.stopLeading(w, codeNotLeader)
 	r.truncate(w, w.rng.IntN(len(r.log)+1))
 	clear(p.inSync)

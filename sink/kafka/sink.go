@@ -79,6 +79,7 @@ type Transport struct {
 	ReadBack       func(ctx context.Context, q ReadBackQuery) (ReadBackResult, error)
 	MayRead        func(ctx context.Context, q ReadBackQuery) (code int16, err error)                          // nil: nobody asks
 	Ping           func(ctx context.Context, broker int32, conn uint8) error                                   // nil: one connection must do
+	Losses         func(broker int32) uint64                                                                   // of connections, so far; nil: nobody counts
 	Produce        func(broker int32, conn uint8, r *ProduceRequest, dst []PartOutcome) ([]PartOutcome, error) // conn is below ConnectionsMax
 }
 
@@ -424,7 +425,9 @@ func (s *Sink) settle(j *job) {
 			continue
 		}
 		if j.err != nil {
-			s.warn("produce request failed", "broker", j.from.key.broker, "error", j.err)
+			if j.err != errCutOff {
+				s.warn("produce request failed", "broker", j.from.key.broker, "error", j.err)
+			}
 			s.stats.retries.Add(1)
 			s.step(it.row, Event{Kind: EvUnanswered, NotSent: !sent, Slow: j.slow})
 			continue
