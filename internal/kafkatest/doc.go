@@ -38,7 +38,7 @@
 //
 // Of a broker: Stop, Kill, Freeze, Thaw, Restart, Wipe; of the cluster: MoveLeader,
 // Reassign, ElectUnclean, DeleteTopic, WipeAll. Of the way to it (Options.Proxy): Cut,
-// BlackHole, Stall, Delay, Reset, DropNextAnswers, HalfAnswers, LateNextRequests. Of the way between
+// BlackHole, Stall, Delay, Reset, DropNextAnswers, HalfAnswers, LateNextRequests, HideTopic. Of the way between
 // brokers (Options.ReplicaProxy): the same, so that a leader appends what it cannot
 // commit. ProxyNet puts the same proxies before an in-memory kfake cluster, NewProxy
 // before anything.
