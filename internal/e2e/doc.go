@@ -17,7 +17,7 @@
 //	clean restart, head in doubt        CleanRestartWithTheHeadInDoubt
 //	leaders moved                       C143LeaderMovesUnderLoad
 //	frozen and thawed                   C139FrozenAndThawed; in short: C139FrozenOnce; with the times of the case: C139InFull
-//	leader epochs that rise unseen      UnseenLeaderEpochs
+//	leader epochs that rise unseen      UnseenReplicaChange, UnseenLeaderAwayAndBack
 //	unclean election                    UncleanElectionHeals, UncleanElectionToAStranger, UncleanElectionRefilled
 //	more lost than the spool holds      UncleanElectionBeyondTheSpool
 //	backlog older than the expiry       BacklogOlderThanTheExpiry
