@@ -87,6 +87,14 @@ func (b *budget) has(block int, n int64) bool {
 	return ok || b.stuck && b.held[block] == 0 && b.lentTo != block
 }
 
+// flows says that a block holds bytes which come back by themselves: no group waits
+// for room in the spool.
+func (b *budget) flows(block int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.stuck && b.held[block] > 0
+}
+
 // may tells whether a block may take n bytes: what leaves the reserve alone, or,
 // up to one batch, what leaves the others their parts of it. A part may be too
 // small for a long line: while groups wait for room, one block at a time is lent

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -167,6 +168,44 @@ func TestTinyBudget(t *testing.T) {
 	x.readAll(t, path)
 	if got := x.r.stats.lines.Load(); got != 100_000 {
 		t.Fatalf("%d lines were read, want 100000", got)
+	}
+}
+
+// Readers are faster than compressors, so the budget is empty most of the time.
+// Batches are full all the same, and made in the buffers of those before them.
+func TestFullBatchesOfAnEmptyBudget(t *testing.T) {
+	path, size := corpus(t, 80_000)
+	x := newBench(t, "none", 8<<20)
+	var batches, fullest, least, last int
+	var want uint64
+	x.taken = func(g *group) {
+		for _, b := range g.batches {
+			batches, fullest = batches+1, max(fullest, b.count)
+			if batches > 2 { // the first knows nothing of what its lines shrink to
+				least = min(least, last)
+			}
+			last = b.count
+		}
+		time.Sleep(5 * time.Millisecond) // the reader does not need as long for the next batch
+	}
+	read := func() uint64 {
+		batches, fullest, least, last = 0, 0, math.MaxInt, math.MaxInt
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		want += 80_000
+		for x.readAll(t, path); x.records.Load() < want; {
+			runtime.Gosched()
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	read()
+	allocated := read()
+	if batches < 6 || least < fullest*9/10 {
+		t.Errorf("%d batches of up to %d records, but for the last of %d or more", batches, fullest, least)
+	}
+	if allocated > uint64(size)*3/2 {
+		t.Errorf("%d bytes were allocated to read %d", allocated, size)
 	}
 }
 

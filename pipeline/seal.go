@@ -31,7 +31,14 @@ func (r *reader) room(of *openFile, ol *openLane, n int) bool {
 		need = n + kafka.RecordOverheadMax
 		want = min(most, max(need, ol.size, bufferBytesMin))
 	}
-	if r.grow(of.feed, ol, want, most) || want > need && r.grow(of.feed, ol, need, most) {
+	if r.grow(of.feed, ol, want, most) {
+		return true
+	}
+	// An empty batch had better wait for a buffer of the size that its lane needs:
+	// a small one would be outgrown at once, and take the place of a large one that
+	// is kept, which is allocated anew when all is back.
+	patient := ol.raw == nil && of.feed.keyed == nil && r.budget.flows(of.feed.block)
+	if want > need && !patient && r.grow(of.feed, ol, need, most) {
 		return true
 	}
 	// Nothing left: what this reader holds is part of the reason. It reads on

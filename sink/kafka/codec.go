@@ -43,8 +43,9 @@ func ParseCodec(s string) (Codec, error) {
 }
 
 const (
-	// zstdWindowBytes bounds an encoder's memory; the gain of larger windows on log lines is small.
-	zstdWindowBytes = 1 << 20
+	// zstdWindowBytes is as far back as a match may lie. What lies there is read all the time, so it should be near: on
+	// batches of access log, 1 MiB gives a ratio of 5.72 where half of it gives 5.68, and takes a tenth more time.
+	zstdWindowBytes = 512 << 10
 
 	// xerialChunkBytes is the raw size of one snappy block. Each is compressed on its own, and readers hold one whole.
 	// On log lines, 1 MiB gives a ratio of 3.8 where 64 KiB give 3.3, at nine tenths of the speed.
@@ -95,7 +96,7 @@ func NewCompressor(codec Codec, level int) (*Compressor, error) {
 	case Zstd:
 		c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindowBytes),
 			zstd.WithEncoderLevel(zstd.EncoderLevelFromZstd(max(level, 1))), zstd.WithEncoderCRC(false),
-			zstd.WithLowerEncoderMem(true))
+			zstd.WithLowerEncoderMem(false)) // else the whole window is moved for every 128 KiB behind it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("prepare %s compression: %w", codec, err)
