@@ -166,10 +166,8 @@ func (s *Sink) routeOf(r *row) Route {
 		id = r.grant
 	}
 	route := s.routes.of(&id)
-	for _, o := range s.outlets {
-		if o.broker == route.Leader {
-			route.Losses = o.losses
-		}
+	if route.State == RouteOK {
+		route.Losses = s.outlet(route.Leader).losses
 	}
 	return route
 }

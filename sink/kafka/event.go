@@ -181,6 +181,7 @@ type Event struct {
 	Base        int64
 	AppendTime  int64
 	NotSent     bool
+	ByID        bool  // EvAnswer, EvUnanswered: the request went by the topic's id, so to no other topic of its name
 	Epoch       int32 // EvEpochEnd: the epoch that ends there
 	Parted      bool  // EvEpochEnd: the leader has older and newer records, but none of the epoch
 	Found       bool

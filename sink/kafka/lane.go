@@ -48,23 +48,22 @@ type Lane struct {
 	stamp  stamping // what the first answer under id said of append times
 
 	last    AckedBatch // the last durable ack that counts against a leader
-	from    acker      // and who gave it
 	pending AckedBatch // the ack of the batch at head while it is not durable
-	giver   acker      // and who gave it
 
 	route      Route
 	routeAfter int64 // ms; metadata asked for at or before this do not count
 	otherSince int64 // ms; metadata show another topic since; 0: they do not
 	adopts     bool  // an operator takes the other cluster that metadata show
 	checked    bool  // rule 3 is satisfied in route's leader epoch
+	run        run   // of the leader that satisfied it last
+	broken     bool  // nor has that of route's leader, since rule 3 asked it
 
 	busy         busy
 	flightEpoch  int32 // leader epoch known when the flight left
-	flightTo     acker // and to whom
 	doubt        bool  // the batch at head may be in a log
 	doubtSince   int64 // ms
 	tries        uint16
-	unheard      bool   // an attempt got no answer, or the one that it is in a log but not committed
+	unheard      bool   // an attempt that went by the topic's name got no answer, or one that may be of another topic
 	asked        bool   // rule 4 is satisfied for this doubt
 	counted      uint64 // records of the head reported as possibly doubled, once for each attempt
 	countedTries uint16 // tries when they were
@@ -239,16 +238,18 @@ func (l *Lane) advance(now int64, a *Actions) {
 	if l.refused {
 		l.refused = false
 		if l.refusedEpoch == l.route.Epoch {
+			l.broken = false
 			l.ask(busyLoss, a, Action{Kind: ActFindLoss, Route: l.route})
 			return
 		}
 	}
 	if !l.checked {
+		l.broken = false
 		if l.counts() {
 			l.ask(busyEpoch, a, Action{Kind: ActAskEpochEnd, Acked: l.last, Route: l.route})
 			return
 		}
-		l.checked = true
+		l.satisfied()
 	}
 	if l.batch.Count == 0 {
 		return
@@ -324,8 +325,7 @@ func (l *Lane) send(now int64, a *Actions) {
 	if l.tries < triesMax {
 		l.tries++
 	}
-	l.flightEpoch, l.flightTo = l.route.Epoch, l.route.acker()
-	l.sentTo = max(l.sentTo, l.batch.Next())
+	l.flightEpoch, l.sentTo = l.route.Epoch, max(l.sentTo, l.batch.Next())
 	l.ask(busyFlight, a, Action{Kind: ActSend, Batch: l.batch, Identity: l.id, Route: l.route, Slow: l.slow, Shift: l.back > 0, BackMs: l.backMs()})
 }
 
@@ -352,7 +352,7 @@ func (l *Lane) offer(ev *Event) {
 	l.head, l.batch = ev.Batch.First, ev.Batch
 	if l.needID == 0 && (ev.Identity.PID >= 0 || ev.Identity.Partition >= 0) {
 		if ev.Identity.Partition != l.id.Partition {
-			l.route, l.checked = Route{}, false
+			l.forgetRoute()
 		}
 		if ev.Identity != l.id {
 			l.id, l.stamp = ev.Identity, stampUnknown
@@ -388,12 +388,12 @@ func (l *Lane) learn(ev *Event, a *Actions) {
 		return
 	}
 	moved := ev.Route.Epoch != l.route.Epoch || ev.Route.Leader != l.route.Leader
-	if ev.Route.State == RouteOK && moved {
+	if ev.Route.State == RouteOK && (moved || ev.Route.Losses != l.route.Losses) {
 		l.moved(&ev.Route)
 	}
 	if ev.Route.State != RouteOK {
 		// The epoch is kept: only a new leader asks for a new check.
-		ev.Route.Leader, ev.Route.Epoch = l.route.Leader, l.route.Epoch
+		ev.Route.Leader, ev.Route.Epoch, ev.Route.Losses = l.route.Leader, l.route.Epoch, l.route.Losses
 	}
 	waits := l.route.State != RouteOK || moved && (l.cause == CauseRetriable || l.cause == CauseUnreachable)
 	if ev.Route.State == RouteOK && waits {
@@ -439,7 +439,7 @@ func (l *Lane) granted(ev *Event, a *Actions) {
 	}
 	why := l.reason()
 	if ev.Identity.Partition != l.id.Partition {
-		l.route, l.checked = Route{}, false
+		l.forgetRoute()
 	}
 	l.id = Identity{From: l.head, PID: ev.Identity.PID, Epoch: ev.Identity.Epoch, Partition: ev.Identity.Partition}
 	l.needID, l.stamp = 0, stampUnknown
@@ -474,7 +474,7 @@ func (l *Lane) answer(ev *Event, a *Actions) {
 	case Retry, RetryRoute:
 		// It is in a log, which may be that of a topic or a cluster that goes by the name meanwhile. A leader that is
 		// none any more (RetryRoute) speaks of the old one.
-		l.unheard = l.unheard || ev.Verdict == Retry && !ev.NotAppended
+		l.unheard = l.unheard || ev.Verdict == Retry && !ev.NotAppended && !ev.ByID
 		l.fail(ev, CauseRetriable, backoffMaxMs)
 	case Denied:
 		l.fail(ev, CauseDenied, backoffHeldMs)
@@ -493,7 +493,7 @@ func (l *Lane) unanswered(ev *Event) {
 	if l.tries == 0 {
 		l.forgetDoubt()
 	}
-	l.asked, l.unheard = false, l.unheard || !ev.NotSent
+	l.asked, l.unheard = false, l.unheard || !ev.NotSent && !ev.ByID
 	l.slow = l.slow || ev.Slow
 	l.fail(ev, CauseUnreachable, backoffMaxMs)
 }

@@ -2,29 +2,6 @@ package kafka
 
 // The part of the lane that takes an answer for an ack, and says what it proves.
 
-// acker is a leader that gave an ack, and up to which epoch it has led since, after
-// how many lost connections. The zero value is nobody.
-type acker struct {
-	known  bool
-	leader int32
-	epoch  int32
-	losses uint64
-}
-
-func (r *Route) acker() acker { return acker{true, r.Leader, r.Epoch, r.Losses} }
-
-// follow takes metadata. Another leader in between would have had an epoch of its
-// own, so one that leads in the next epoch, too, has led all the time: brokers raise
-// epochs so when replicas change. Only who follows cuts its log, and only a crash
-// loses the end of one: that would have ended a connection, and cost another epoch.
-func (x *acker) follow(r *Route) {
-	next := r.acker()
-	next.epoch--
-	if *x == next {
-		x.epoch++
-	}
-}
-
 // success takes a broker's word that the batch at head is committed, unless
 // the answer shows that it is not our batch that the broker speaks of.
 func (l *Lane) success(ev *Event, a *Actions) {
@@ -32,7 +9,7 @@ func (l *Lane) success(ev *Event, a *Actions) {
 	if counts && ev.Base >= 0 && ev.Base < l.last.End {
 		// Either the log was cut short under us, or somebody else's batch
 		// was taken for ours: rule 3 tells which.
-		l.regress, l.checked = true, false
+		l.regress, l.checked, l.unheard = true, false, l.unheard || !ev.ByID
 		l.routeAfter = ev.Now
 		return
 	}
@@ -63,7 +40,7 @@ func (l *Lane) success(ev *Event, a *Actions) {
 		}
 	}
 	isNew := l.stamp == stampNone && ev.AppendTime < 0 // it was this attempt that was appended
-	l.ack(ev.Base, l.flightEpoch, l.flightTo, first || isNew, a)
+	l.ack(ev.Base, l.flightEpoch, first || isNew, a)
 }
 
 // duplicate says that the answer speaks of an attempt from before the head was
@@ -75,11 +52,10 @@ func (l *Lane) duplicate(ev *Event) bool {
 	return dated && l.tries == l.countedTries+1
 }
 
-// ack takes the batch at head for acked under a leader epoch, by giver. firm: it was appended
+// ack takes the batch at head for acked under a leader epoch. firm: it was appended
 // in no older one. If that is not known the leader is asked, as long as it is the
 // same: its log says in which epoch the batch lies.
-func (l *Lane) ack(base int64, epoch int32, giver acker, firm bool, a *Actions) {
-	l.giver = giver
+func (l *Lane) ack(base int64, epoch int32, firm bool, a *Actions) {
 	l.pending = AckedBatch{Batch: l.batch, Base: base, End: base + int64(l.batch.Count), Epoch: epoch, Partition: l.id.Partition}
 	// All attempts were made behind the ack below, so in its epoch or a later one; in
 	// a heal they need not, but the batch lies behind that one.
@@ -129,6 +105,6 @@ func (l *Lane) notOurs(a *Actions) {
 
 func (l *Lane) ackKept() {
 	l.settle(busyAck)
-	l.last, l.from = l.pending, l.giver
+	l.last = l.pending
 	l.pass()
 }

@@ -2,13 +2,39 @@ package kafka
 
 // The part of the lane that finds out what the broker has: rules 3 to 5.
 
-// moved takes a leader that is new, or leads in a new epoch.
+// run is a leader that led without a break since it satisfied rule 3, up to an
+// epoch: all acks since were its own. The zero value is nobody.
+type run struct {
+	known  bool
+	leader int32
+	epoch  int32
+	losses uint64 // of connections to it
+}
+
+func (r *Route) run() run { return run{true, r.Leader, r.Epoch, r.Losses} }
+
+// moved takes a leader that is new, or leads in a new epoch, or to which a
+// connection was lost.
+//
+// Another leader in between would have had an epoch of its own, so one that leads
+// in the next epoch, too, has led all the time: brokers raise epochs so when
+// replicas change. Only who follows cuts its log, and only a crash loses the end of
+// one: that ends a connection, and then the run is over, for the acks before too.
 func (l *Lane) moved(r *Route) {
 	l.checked, l.asked, l.sought = false, false, false
-	l.from.follow(r)
-	l.giver.follow(r)
-	l.flightTo.follow(r)
+	next := l.run
+	next.epoch++
+	if next == r.run() {
+		l.run = next
+		return
+	}
+	l.run, l.broken = run{}, true
 }
+
+func (l *Lane) forgetRoute() { l.route, l.checked, l.run = Route{}, false, run{} }
+
+// satisfied ends rule 3's question.
+func (l *Lane) satisfied() { l.checked, l.run = true, l.route.run() }
 
 // epochEnd compares what the leader still has of our last ack's epoch.
 func (l *Lane) epochEnd(ev *Event, a *Actions) {
@@ -18,9 +44,9 @@ func (l *Lane) epochEnd(ev *Event, a *Actions) {
 	}
 	l.settle(busyEpoch)
 	switch {
-	case ev.Route.Epoch != l.route.Epoch: // asked of a leader that is none any more
+	case ev.Route.Epoch != l.route.Epoch || l.broken: // asked of a leader that is none any more, or may have crashed since
 	case ev.Base >= 0 && (ev.Base < l.last.End || ev.Parted):
-		if l.from == l.route.acker() {
+		if l.last.Epoch < l.route.Epoch && l.run == l.route.run() {
 			l.placeLast(ev, a)
 			return
 		}
@@ -50,7 +76,7 @@ func (l *Lane) placeLast(ev *Event, a *Actions) {
 
 // allThere is the end of a check that finds nothing lost.
 func (l *Lane) allThere(a *Actions) {
-	l.checked = true
+	l.satisfied()
 	if l.regress {
 		l.regress = false
 		l.notOurs(a)
@@ -73,11 +99,7 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 			a.report(ReportMaybeDoubled, l.head, l.batch.Next(), ReasonLost)
 			at = max(at, l.last.End-int64(l.batch.Count))
 		}
-		giver := acker{}
-		if ev.Route.Epoch == l.route.Epoch {
-			giver = l.route.acker()
-		}
-		l.ack(at, ev.Route.Epoch, giver, false, a)
+		l.ack(at, ev.Route.Epoch, false, a)
 	case ev.Route.Epoch != l.route.Epoch: // look again at the new leader
 	case l.sought:
 		l.renew(ev.Absent, a)
@@ -97,7 +119,8 @@ func (l *Lane) readBack(ev *Event, a *Actions) {
 // heal begins again at the first acked batch that the leader lost, if any.
 func (l *Lane) heal(ev *Event, a *Actions) {
 	l.settle(busyLoss)
-	if ev.Route.Epoch != l.route.Epoch {
+	if ev.Route.Epoch != l.route.Epoch || l.broken {
+		l.alarm = false
 		return // said by a leader that is none any more: rule 3 asks the new one
 	}
 	alarm := l.alarm
@@ -105,7 +128,6 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	if alarm && ev.Lost >= l.head {
 		if ev.Found {
 			l.last.Epoch, l.last.Firm = l.route.Epoch, false
-			l.from = l.route.acker()
 		}
 		l.allThere(a)
 		return
@@ -117,13 +139,14 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	}
 	at := ev.Lost
 	if at >= l.head {
-		l.checked, l.sought = true, l.tries > 1 // an attempt before the refused one may have been appended
+		l.satisfied()
+		l.sought = l.tries > 1 // an attempt before the refused one may have been appended
 		if !l.sought {
 			l.renew(true, a)
 		}
 		return
 	}
-	l.last, l.from = ev.Acked, acker{} // acks from here on never count against a leader again
+	l.last = ev.Acked // acks from here on never count against a leader again
 	if l.last.Count == 0 {
 		l.last.Epoch = -1
 	}
@@ -169,7 +192,7 @@ func (l *Lane) renew(absent bool, a *Actions) {
 // for proof of the same loss.
 func (l *Lane) moveHead(at uint64, a *Actions) {
 	l.forgetDoubt()
-	l.checked = true
+	l.satisfied()
 	l.head = at
 	l.dropBatch()
 	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
@@ -178,10 +201,10 @@ func (l *Lane) moveHead(at uint64, a *Actions) {
 // leave gives up a topic, which is gone or in a cluster that an operator gives
 // up, for the one of its name that metadata show. What was acked went into the
 // old log. What is in doubt is sent again: it can be in the new one only if a
-// request that was on its way came late, to a broker that goes by the name, or if
-// it was sent before metadata showed that there is another cluster.
+// request that went by the topic's name came late, or was sent before metadata
+// showed that there is another cluster.
 func (l *Lane) leave(why Reason, a *Actions) {
-	if l.doubt && (l.unheard || l.regress) {
+	if l.doubt && l.unheard {
 		a.report(ReportMaybeDoubled, l.head, l.batch.Next(), why)
 	}
 	l.id = Identity{From: l.head, PID: -1, Partition: -1}
@@ -191,5 +214,5 @@ func (l *Lane) leave(why Reason, a *Actions) {
 	l.top, l.otherSince = 0, 0
 	l.forgetDoubt()
 	l.cut, l.next = CutNone, noIdentity // what the old one took says nothing about the new one
-	l.route = Route{}
+	l.forgetRoute()
 }

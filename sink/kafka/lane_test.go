@@ -318,7 +318,7 @@ func (s *script) event(ev *Event, word, first string, a *args) (err error) {
 			ev.StepMs = d.Milliseconds()
 		}
 	case word == "lost":
-		ev.Kind, ev.NotSent, ev.Slow = EvUnanswered, a.has("not-sent"), a.has("slow")
+		ev.Kind, ev.NotSent, ev.Slow, ev.ByID = EvUnanswered, a.has("not-sent"), a.has("slow"), a.has("by-id")
 	case word == "wait":
 		var d time.Duration
 		d, err = time.ParseDuration(first)

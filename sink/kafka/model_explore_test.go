@@ -168,6 +168,9 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 			if w.splits(k) || m.knows && !implied {
 				continue
 			}
+			if m.itself {
+				m.crashOf(w, k, implied, push)
+			}
 			t := *w
 			t.left.elect--
 			t.truncate(k, implied)
@@ -183,6 +186,21 @@ func (m *model) brokerMisfortunes(w *world, push visit) {
 			}
 		}
 	}
+}
+
+// crashOf has the leader crash, and lead on with k records.
+func (m *model) crashOf(w *world, k int8, implied bool, push visit) {
+	t := *w
+	t.left.elect--
+	t.truncate(k, implied)
+	t.epoch, t.losses = t.epoch+1, t.losses+1
+	if t.flight.batch != nobody {
+		t.land()
+		m.step(&t, Event{Kind: EvUnanswered})
+	}
+	push(&t, m.say("the leader crashes, and leads with %d records, state implied: %v", k, implied), false)
+	t.fill(w.end, t.epoch)
+	push(&t, m.say("the leader crashes, and leads with %d records, state implied: %v, refilled", k, implied), false)
 }
 
 // findings are what an exploration saw.

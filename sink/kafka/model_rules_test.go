@@ -55,6 +55,9 @@ var modelWorlds = []struct {
 	{rules: rules{name: "the leader's epoch rises, unclean and clean election", batches: 3, retain: 3, knows: true, left: budget{drop: 1, rise: 1, elect: 1, move: 1}}, doubledMax: 3},
 	{rules: rules{name: "the leader's epoch rises, unclean and clean election, big", batches: 3, retain: 3, knows: true, strays: true, left: budget{crash: 1, drop: 1, rise: 1, elect: 1, move: 1}}, big: true, doubledMax: 3},
 
+	{rules: rules{name: "the leader's epoch rises, and it crashes", batches: 3, retain: 3, knows: true, itself: true, left: budget{drop: 1, rise: 1, elect: 1}}, doubledMax: 3},
+	{rules: rules{name: "the leader's epoch rises, and it crashes, big", batches: 3, retain: 3, knows: true, itself: true, left: budget{crash: 1, drop: 1, rise: 1, elect: 1}}, big: true, doubledMax: 4},
+
 	// The broker loses acked batches.
 	{rules: rules{name: "unclean election", batches: 3, retain: 3, left: budget{crash: 1, drop: 1, elect: 1}}},
 	{rules: rules{name: "unclean election, late request", batches: 3, retain: 3, left: budget{drop: 1, zombie: 1, elect: 1}}},

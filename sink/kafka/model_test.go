@@ -53,6 +53,7 @@ type rules struct {
 	old      bool // records are old: producer state may expire
 	big      bool // two records are one batch, which is larger than the topic takes
 	others   int8 // records of other producers that the log begins with
+	itself   bool // the leader may crash, lose the end of its log and lead on, in the next epoch
 	knows    bool // a replica that leads remembers what its log implies, as long as records are young
 	strays   bool // a replica that leads may have written records that nobody else has
 	dead     bool // one of these is larger than the topic takes even alone
@@ -84,6 +85,7 @@ type result struct {
 // world is one state. It is comparable and holds no pointer.
 type world struct {
 	broker
+	losses   int8    // of connections
 	flight   request // batch nobody: none
 	answered bool
 	code     outcome
@@ -240,13 +242,13 @@ func (l *Lane) stopClock(young bool) {
 		l.doubtSince = 0
 	}
 	if l.busy != busyFlight {
-		l.flightEpoch, l.flightTo = 0, acker{}
+		l.flightEpoch = 0
 	}
 	if !l.refused {
 		l.refusedEpoch = 0
 	}
 	if l.busy != busyAck && l.busy != busyPlace {
-		l.pending, l.giver = AckedBatch{}, acker{}
+		l.pending = AckedBatch{}
 	}
 	since := l.tries - l.countedTries // only one and more than one make a difference
 	if l.counted == 0 {
@@ -335,6 +337,10 @@ func (m *model) report(w *world, before *Lane, ev *Event, a Action) {
 // own takes the one step that agent or broker takes next; false: they wait.
 func (m *model) own(w *world) (string, bool) {
 	switch {
+	case w.flight.batch != nobody && !w.answered && int8(w.lane.route.Losses) != w.losses: // it has not left
+		w.land()
+		m.step(w, Event{Kind: EvUnanswered, NotSent: true})
+		return "a connection was lost, nothing is sent", true
 	case w.flight.batch != nobody && !w.answered:
 		w.code, w.offset = m.execute(&w.broker, w.flight)
 		w.answered = true
@@ -454,7 +460,7 @@ func (w *world) passGap() {
 }
 
 func (w *world) truth() Route {
-	return Route{State: RouteOK, Leader: int32(w.leader), Epoch: int32(w.epoch), AskedAt: modelNow}
+	return Route{State: RouteOK, Leader: int32(w.leader), Epoch: int32(w.epoch), AskedAt: modelNow, Losses: uint64(w.losses)}
 }
 
 // keepAck makes the lane's ack durable.

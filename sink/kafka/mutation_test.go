@@ -65,9 +65,9 @@ func (x mutation) before(l *Lane, ev *Event) {
 	case x == partedUnseen && ev.Kind == EvEpochEnd:
 		ev.Parted = false
 	case x == neverStays:
-		l.from = acker{}
+		l.run = run{}
 	case x == stayedAway && ev.Kind == EvEpochEnd:
-		l.from.epoch = l.route.Epoch
+		l.run = l.route.run()
 	case x == neverFresh && l.doubt:
 		l.doubtSince = min(l.doubtSince, ev.Now-freshMaxMs-1)
 	case x == cutInDoubt && ev.Kind == EvAnswer && ev.Verdict == TooLarge:
@@ -89,13 +89,16 @@ func (x mutation) after(l, before *Lane, ev *Event) {
 	case x == sentForgotten:
 		l.sentTo = 0
 	case x == lateForgotten:
-		l.unheard, l.regress = false, false
+		l.unheard = false
 	case x == gapUnmarked && l.needID == ReasonGap:
 		l.needID = 0
 	}
 }
 
-// Each rule is needed: without it a prover finds what it is for. Rules of which
+// Each rule is needed: without it a prover finds what it is for. Rules about
+// elections that nobody sees, or that come in the middle of a heal, are for the
+// model: it walks all of them, while a random world has one in a hundred thousand,
+// or none. Rules of which
 // a prover does not find the lack are listed with the reason.
 func TestEveryRuleIsNeeded(t *testing.T) {
 	simWorldsMax := *simSearch
@@ -108,11 +111,11 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		seed      uint64 // from which on it is looked for
 		redundant string // nobody finds it, since
 	}{
-		{off: ackEpochLate, rule: "an ack counts under the epoch known when its request left", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}, sim: "brokers lose what they acked", seed: 338000},
+		{off: ackEpochLate, rule: "an ack counts under the epoch known when its request left", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}},
 		{off: resendsFirst, rule: "a new leader is asked before resends too", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{drop: 1, elect: 1}}, sim: "brokers lose what they acked"},
 		{off: neverChecked, rule: "a new leader is asked how far the last ack's epoch reaches", want: lostSilently, model: rules{batches: 3, retain: 3, left: budget{elect: 1}}, sim: "brokers lose what they acked"},
 		{off: staleRefusal, rule: "a refusal counts only while its leader leads", redundant: "the question for a loss goes to the new leader then, and is answered as of its epoch: the rule spares the question"},
-		{off: regressionTaken, rule: "an offset below the last acked end is no ack", sim: "brokers lose what they acked", seed: 16970},
+		{off: regressionTaken, rule: "an offset below the last acked end is no ack", want: lostSilently, model: rules{batches: 3, retain: 0, left: budget{elect: 1, move: 1}}},
 		{off: duplicateTaken, rule: "a first attempt cannot be a duplicate", sim: "another producer has our id"},
 		{off: doubtForgotten, rule: "possibly persisted is sticky", sim: "records are old", seed: 8680},
 		{off: notLookedFor, rule: "an old doubt is looked for, or counted", want: doubledSilently, model: rules{batches: 3, retain: 3, old: true, left: budget{drop: 1, expire: 1}}, sim: "records are old"},

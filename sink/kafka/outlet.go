@@ -32,8 +32,8 @@ type outlet struct {
 	askAfter  int64 // ms
 	aliveAsOf int64 // ms, when a question was put that the broker answered
 
-	// Losses of connections to the broker, when metadata were asked for: now, and
-	// those that are known. When they came: for the lanes' rule 3.
+	// Losses of connections to the broker, when metadata were asked for: those that are
+	// on their way, and those that are known; and when the latter came.
 	lossesAsking, lossesAsked, losses uint64
 }
 
@@ -59,9 +59,7 @@ func (s *Sink) outlet(broker int32) *outlet {
 			return o
 		}
 	}
-	o := &outlet{broker: broker, dueAt: never}
-	o.lossesAsked = s.lossesOf(broker)
-	o.losses = o.lossesAsked
+	o := &outlet{broker: broker, dueAt: never, losses: s.lossesOf(broker)}
 	s.outlets = append(s.outlets, o)
 	return o
 }

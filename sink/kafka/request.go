@@ -135,6 +135,9 @@ func (r *ProduceRequest) SetVersion(v int16) { r.version = v }
 // GetVersion is part of kmsg.Request.
 func (r *ProduceRequest) GetVersion() int16 { return r.version }
 
+// byID says that the request was written with topic ids instead of names.
+func (r *ProduceRequest) byID() bool { return r.version >= produceVersionByID }
+
 // IsFlexible is part of kmsg.Request.
 func (r *ProduceRequest) IsFlexible() bool { return r.version >= produceVersionFlexible }
 
@@ -183,7 +186,7 @@ func (r *ProduceRequest) appendTopic(dst []byte, t topicEntry) []byte {
 	flexible := r.IsFlexible()
 	first := &r.parts[t.first]
 	switch {
-	case r.version >= produceVersionByID:
+	case r.byID():
 		dst = append(dst, first.TopicID[:]...)
 	case flexible:
 		dst = binary.AppendUvarint(dst, uint64(len(first.Topic))+1)

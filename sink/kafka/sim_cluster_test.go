@@ -443,6 +443,7 @@ func (w *simWorld) leaderAt(broker, partition, current int32) (*simReplica, int1
 	if w.unreachable(broker) {
 		return nil, 0, errSimNet
 	}
+	w.cluster.brokers[broker].linked = true
 	p := w.cluster.partition(partition)
 	switch {
 	case p == nil:

@@ -60,6 +60,9 @@ func (g *simAgent) send(x *sender, j *job) {
 		return
 	}
 	j.request.written.Store(true)
+	if w.version >= kafka45 {
+		j.request.SetVersion(j.request.MaxVersion())
+	}
 	broker.linked = true
 	w.flights++
 	q.gone = func() { w.after(w.between(0, 50), func() { giveUp(errSimNet) }) }

@@ -155,6 +155,9 @@ func (w *simWorld) justified(l *simTold, before *Lane, ev *Event, a *Action) {
 		w.fail("%s: %d+%d (%s), and the log could be read", needless, a.Index, a.Records, a.Reason)
 	}
 	if ev.Kind != EvReadBack || a.Reason != 0 {
+		if another := a.Reason == ReasonRecreated || a.Reason == ReasonOperator; another && w.version >= kafka45 && w.oracle.lives == 1 && before.top == 0 {
+			w.fail("%s: %d+%d (%s), and all requests went by the topic's id", needless, a.Index, a.Records, a.Reason)
+		}
 		others := slices.ContainsFunc(w.menu, func(t simTrouble) bool { return t == idUsedTwice || t == diskLies || t == frameRots })
 		if c.unclean+c.forgotten+c.unseen+c.replaced == 0 && c.number == 1 && c.exists && !others {
 			w.fail("%s: %d+%d (%s), and no broker lost or forgot anything", needless, a.Index, a.Records, a.Reason)

@@ -417,7 +417,7 @@ func (s *Sink) enqueue(r *row, a Action) {
 func (s *Sink) settle(j *job) {
 	s.flying--
 	j.from.out.returned(j, s.now())
-	sent, n := j.request.Written(), 0
+	sent, byID, n := j.request.Written(), j.request.byID(), 0
 	for i := range j.items {
 		it := &j.items[i]
 		if it.err != nil {
@@ -429,18 +429,18 @@ func (s *Sink) settle(j *job) {
 				s.warn("produce request failed", "broker", j.from.key.broker, "error", j.err)
 			}
 			s.stats.retries.Add(1)
-			s.step(it.row, Event{Kind: EvUnanswered, NotSent: !sent, Slow: j.slow})
+			s.step(it.row, Event{Kind: EvUnanswered, NotSent: !sent, ByID: byID, Slow: j.slow})
 			continue
 		}
 		out := j.outcomes[n]
 		n++
-		s.outcome(it, &out)
+		s.outcome(it, &out, byID)
 	}
 }
 
-func (s *Sink) outcome(it *item, out *PartOutcome) {
+func (s *Sink) outcome(it *item, out *PartOutcome, byID bool) {
 	if !out.Answered {
-		s.step(it.row, Event{Kind: EvUnanswered})
+		s.step(it.row, Event{Kind: EvUnanswered, ByID: byID})
 		return
 	}
 	s.noteStarved(it, out.Code)
@@ -455,5 +455,5 @@ func (s *Sink) outcome(it *item, out *PartOutcome) {
 	}
 	it.row.reckon.known = v == Acked && out.LogAppendTime >= 0 && it.row.lane.stamp == stampNone
 	s.step(it.row, Event{Kind: EvAnswer, Verdict: v, NotAppended: NotPersisted(out.Code), Slow: Slow(out.Code), Named: len(it.row.fault.named) > 0,
-		Base: out.BaseOffset, AppendTime: out.LogAppendTime})
+		ByID: byID, Base: out.BaseOffset, AppendTime: out.LogAppendTime})
 }
