@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"shipper/pipeline"
@@ -12,11 +13,13 @@ import (
 )
 
 // GET /healthz: 200 and `ok` while lines get through. 503 and a line for each cause once the oldest of them has waited for
-// longer than healthyWaitMax and a lane says what it waits for: brokers away or that refuse us, rights, topics, a decision.
+// longer than healthyWaitMax and a lane says what it waits for: brokers away or that refuse us, rights, topics, a decision;
+// or once the spool has taken no new lines for longer than healthyFullMax: it is full, its volume is, or cannot be written to.
 // Nothing of that is cured by a restart.
 
 const (
 	healthyWaitMax  = 10 * time.Second
+	healthyFullMax  = time.Minute
 	healthAnswerMax = 5 * time.Second // an agent that does not answer within is not well either
 )
 
@@ -28,7 +31,8 @@ func writeHealth(w http.ResponseWriter, r *http.Request, agent *pipeline.Agent) 
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	failing := healthOf(views, agent.Stats().OldestUnacked)
+	stats := agent.Stats()
+	failing := append(healthOf(views, stats.OldestUnacked), spoolHealth(&stats, time.Now())...)
 	if len(failing) == 0 {
 		_, _ = fmt.Fprintln(w, "ok") // an error is the client's, who went away
 		return
@@ -63,4 +67,23 @@ func healthOf(views []kafka.LaneView, oldest time.Duration) (failing []string) {
 	}
 	slices.Sort(failing)
 	return failing
+}
+
+// spoolHealth says since when the spool takes no new lines, if that is long.
+func spoolHealth(s *pipeline.Stats, now time.Time) []string {
+	full := now.Sub(s.SpoolFullSince)
+	if s.SpoolFullSince.IsZero() || full <= healthyFullMax {
+		return nil
+	}
+	var paused []string
+	for i := range s.Sources {
+		if s.Sources[i].Paused {
+			paused = append(paused, s.Sources[i].Name)
+		}
+	}
+	what := "new lines are dropped and counted"
+	if len(paused) > 0 {
+		what = "reading pauses for " + strings.Join(paused, ", ")
+	}
+	return []string{fmt.Sprintf("spool full for %.0f s, %s: see what Kafka does not take, whether the spool's volume can be written to, or raise spool.max_bytes", full.Seconds(), what)}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"shipper/pipeline"
 	"shipper/sink/kafka"
 )
 
@@ -26,6 +27,27 @@ func TestHealth(t *testing.T) {
 		{"two causes", views, time.Minute, []string{"topic app: topic unknown, lanes 1, oldest line 60 s: create the topic", "topic web: broker unreachable, lanes 2, oldest line 60 s"}},
 	} {
 		if got := healthOf(c.views, c.oldest); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestSpoolHealth(t *testing.T) {
+	now := time.Now()
+	const advice = ": see what Kafka does not take, whether the spool's volume can be written to, or raise spool.max_bytes"
+	for _, c := range []struct {
+		name string
+		s    pipeline.Stats
+		want []string
+	}{
+		{"there is room", pipeline.Stats{}, nil},
+		{"not for long", pipeline.Stats{SpoolFullSince: now.Add(-healthyFullMax)}, nil},
+		{"reading pauses", pipeline.Stats{SpoolFullSince: now.Add(-2 * time.Minute), Sources: []pipeline.SourceStats{{Name: "app", Paused: true}, {Name: "web"}, {Name: "db", Paused: true}}},
+			[]string{"spool full for 120 s, reading pauses for app, db" + advice}},
+		{"lines are dropped", pipeline.Stats{SpoolFullSince: now.Add(-time.Hour), Sources: []pipeline.SourceStats{{Name: "app"}}},
+			[]string{"spool full for 3600 s, new lines are dropped and counted" + advice}},
+	} {
+		if got := spoolHealth(&c.s, now); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

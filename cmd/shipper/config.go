@@ -287,7 +287,7 @@ func (s *SourceConfig) defaultKeys() []key {
 		autoOrInteger("lanes", &s.Lanes, 1, lanesMax),
 		choice("partition_by", &s.PartitionBy, "file", "key"),
 		duration("linger", &s.Linger, 10*time.Millisecond, time.Minute),
-		size("max_line_bytes", &s.LineBytesMax, 1<<10, 1<<29),
+		lineBytes("max_line_bytes", &s.LineBytesMax),
 		choice("oversize", &s.Oversize, "split", "cut", "skip"),
 		choice("encoding", &s.Encoding, tail.Encodings()...),
 		duration("idle_flush", &s.IdleFlush, 100*time.Millisecond, 24*time.Hour),
@@ -318,6 +318,9 @@ func (c *Config) finish() error {
 		return err
 	}
 	if err := c.finishSources(); err != nil {
+		return err
+	}
+	if err := c.checkEnvelope(); err != nil {
 		return err
 	}
 	if err := c.checkLevel("kafka.compression_level", c.Kafka.Compression, c.Kafka.CompressionLevel); err != nil {
@@ -355,9 +358,9 @@ func (c *Config) finishSources() error {
 			return c.errorAt(at+"paths", "is required")
 		case s.Topic == "":
 			return c.errorAt(at+"topic", "is required")
-		case s.LineBytesMax > c.MemoryBytes/lineMemoryShare:
+		case s.LineBytesMax > c.lineBytesMax():
 			return c.errorAt(c.whereSet(at, "max_line_bytes"),
-				"is %d; with this memory_limit a line has at most %d bytes", s.LineBytesMax, c.MemoryBytes/lineMemoryShare)
+				"is %d; with this memory_limit a line has at most %d bytes", s.LineBytesMax, c.lineBytesMax())
 		}
 		if other, taken := names[s.Name]; taken {
 			return c.errorAt(at+"name", "%q is the name of sources[%d] too; names are unique and stay", s.Name, other)
@@ -382,6 +385,9 @@ func (c *Config) finishSources() error {
 	}
 	return nil
 }
+
+// lineBytesMax is what max_line_bytes may be.
+func (c *Config) lineBytesMax() int64 { return min(1<<29, c.MemoryBytes/lineMemoryShare) }
 
 // checkLevel returns an error for a key that holds a level the compression does not have.
 func (c *Config) checkLevel(path, compression string, level int) error {

@@ -245,6 +245,21 @@ func (s *SourceConfig) toRecord() record.Config {
 	return r
 }
 
+// checkEnvelope refuses what is said about an envelope that no record gets. In `defaults` it may be for some of the sources.
+func (c *Config) checkEnvelope() error {
+	used := slices.ContainsFunc(c.Sources, func(s SourceConfig) bool { return s.Record.Format == "json" })
+	for i := range c.Sources {
+		r, at := &c.Sources[i].Record, fmt.Sprintf("sources[%d].", i)
+		if r.Format == "json" || r.JSON.Object == "text" && len(r.JSON.Fields) == 0 {
+			continue
+		}
+		if at = c.whereSet(at, "json"); !used || at != "defaults.json" {
+			return c.errorAt(at, "is about the object that format: json makes of a line, and the format here is raw: add format: json, or remove it")
+		}
+	}
+	return nil
+}
+
 // checkRecord compiles what the source says about its records, to find what is wrong with it at its line.
 func (c *Config) checkRecord(at string, s *SourceConfig) error {
 	r := s.toRecord()

@@ -64,6 +64,10 @@ func TestRecordRefusals(t *testing.T) {
 		{"app-logs", `"app-{path}"`, `x.yaml:8: sources[0].topic: {path} is unknown; known: {host}, {source}, {namespace}, {pod}, {container}`},
 		{"app-logs", `"app {host}"`, `x.yaml:8: sources[0].topic: is "app {host}"; a Kafka topic is not . or .. and has 1 to 249 characters out of a-z A-Z 0-9 . _ -`},
 		{"topic", "timestamp:\n      zone: Mars\n    topic", `x.yaml:9: sources[0].timestamp.zone: "Mars" is not a time zone that this host knows; as in Europe/Berlin, UTC or Local`},
+		{"topic", "timestamp:\n      layout: Jan _2 15:04:05 MST\n    topic", `x.yaml:9: sources[0].timestamp.layout: "Jan _2 15:04:05 MST" tells the zone by a name, and which offset CST has is anybody's guess; ` +
+			`set timestamp.zone to a zone that goes by these names, as Europe/Berlin for CET and CEST, or have -0700 in the times and the layout`},
+		{"topic", "json: {fields: {env: prod}}\n    topic", `x.yaml:8: sources[0].json: is about the object that format: json makes of a line, and the format here is raw: add format: json, or remove it`},
+		{"", "defaults:\n  json:\n    object: merge\n", `x.yaml:10: defaults.json: is about the object that format: json makes of a line, and the format here is raw: add format: json, or remove it`},
 		{"", "defaults:\n  timestamp:\n    from: lines\n", `x.yaml:11: defaults.timestamp.from: is "lines"; it is read, line, container or field:NAME`},
 	} {
 		text := minimal + c.new

@@ -131,6 +131,17 @@ func size(name string, dst *int64, minimum, maximum int64) key {
 	})
 }
 
+// lineBytes is a size that is too large or not by memory_limit, which is read later.
+func lineBytes(name string, dst *int64) key {
+	return leaf(name, value.scalar, dst, func(s string) (int64, error) {
+		n, err := parseSize(s)
+		if err == nil && n < 1<<10 {
+			err = fmt.Errorf("is %q; it must be from 1KiB to a sixteenth of memory_limit", s)
+		}
+		return n, err
+	})
+}
+
 func duration(name string, dst *time.Duration, minimum, maximum time.Duration) key {
 	return leaf(name, value.scalar, dst, func(s string) (time.Duration, error) {
 		d, err := parseDuration(s)

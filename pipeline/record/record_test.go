@@ -185,6 +185,7 @@ func TestConfigErrors(t *testing.T) {
 		"timestamp.layout: \"%H:%M\" tells no time":              {Timestamp: Timestamp{From: "line", Layout: "%H:%M"}},
 		"timestamp.layout: \"15:04:05\" tells no day and month":  {Timestamp: Timestamp{From: "line", Layout: "15:04:05"}},
 		"timestamp.layout: \"02 15:04\" tells no day and month":  {Timestamp: Timestamp{From: "line", Layout: "02 15:04"}},
+		"timestamp.layout: \"2006-01-02 15:04:05 MST\" tells":    {Timestamp: Timestamp{From: "line", Layout: "2006-01-02 15:04:05 MST"}},
 		"timestamp.zone: \"Mars/Base\"":                          {Timestamp: Timestamp{From: "line", Zone: "Mars/Base"}},
 		"timestamp.guard: is clamp, but neither":                 {Timestamp: Timestamp{From: "line", Guard: "clamp"}},
 		"static_headers: has 5000 bytes of names and values; at": {StaticHeaders: []Field{{"a", strings.Repeat("x", 4999)}}},

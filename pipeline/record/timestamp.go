@@ -35,6 +35,7 @@ type timeRule struct {
 	unit   int64 // of a number: so many make a second; 0: not a number
 	words  int   // of layout, between blanks
 	noYear bool
+	named  bool // layout tells the zone by a name alone
 	zone   *time.Location
 	after  []byte
 	guards bool
@@ -80,6 +81,10 @@ func (f *Format) compileTime() error {
 		return wrong("timestamp.zone", "%q is not a time zone that this host knows; as in Europe/Berlin, UTC or Local", c.Zone)
 	}
 	r.zone, r.after = zone, []byte(c.After)
+	if r.named = strings.Contains(r.layout, "MST") && !strings.Contains(r.layout, "07"); r.named && zone == time.UTC {
+		return wrong("timestamp.layout", "%q tells the zone by a name, and which offset CST has is anybody's guess; "+
+			"set timestamp.zone to a zone that goes by these names, as Europe/Berlin for CET and CEST, or have -0700 in the times and the layout", r.layout)
+	}
 	switch c.Guard {
 	case "", "keep":
 	case "clamp", "now":
@@ -184,13 +189,19 @@ func (r *timeRule) parse(b []byte, now time.Time) (ms int64, ok bool) {
 		return 0, false
 	}
 	t, err := time.ParseInLocation(r.layout, string(b[:end]), r.zone)
-	if err != nil {
+	if err != nil || r.named && !r.knows(t) {
 		return 0, false
 	}
 	if r.noYear {
 		t = lastOf(t, now.In(r.zone))
 	}
 	return t.UnixMilli(), true
+}
+
+// knows tells whether the zone that t names is ours or UTC: of others the name says no offset, and t has none.
+func (r *timeRule) knows(t time.Time) bool {
+	name, _ := t.Zone()
+	return t.Location() == r.zone || t.Location() == time.UTC || strings.HasPrefix(name, "GMT")
 }
 
 // lastOf gives t, which is of the year 0, the last year that has its day and in which it is no more than a day ahead of now. The
