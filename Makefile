@@ -17,22 +17,22 @@ test: lint kafka-note
 	$(GO) test $(TESTFLAGS) -count=1 -run Alloc ./tail ./pipeline ./pipeline/record ./spool ./sink/kafka ./internal/spsc # what the race detector would falsify
 
 # The agent on real brokers that are killed, frozen, cut off, emptied and elected uncleanly, each test as a user that may read and as one that
-# may only write. Two halves of about 10 and 25 minutes, and 20 minutes of cases that are about time;
+# may only write. About 12 and 35 minutes, and 20 of cases that are about time;
 # SHIPPER_KAFKA_VERSION=3.9.1 runs them on another Kafka, test-long-older the most telling of them on that one.
 LONG = $(GO) test -tags long -count=1 -v
 test-long: test-long-reports test-long-faults test-long-cases
 
 test-long-reports: kafka-note
-	$(LONG) -timeout 15m -run 'Test(S[123]|Recut)' ./internal/e2e
+	$(LONG) -timeout 25m -run 'Test(S[123]|Recut)' ./internal/e2e
 
 test-long-faults: kafka-note
-	$(LONG) -timeout 40m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Unseen|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' -skip 'InFull$$' ./internal/e2e
+	$(LONG) -timeout 55m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Unseen|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' -skip 'InFull$$' ./internal/e2e
 
 test-long-cases: kafka-note
 	$(LONG) -timeout 35m -run 'InFull$$' ./internal/e2e
 
 test-long-older: kafka-note
-	SHIPPER_KAFKA_VERSION=3.9.1 $(LONG) -timeout 25m -run 'Test(S[123]|RecutS1|Unclean|Unseen|ClusterWiped)' ./internal/e2e
+	SHIPPER_KAFKA_VERSION=3.9.1 $(LONG) -timeout 40m -run 'Test(S[123]|RecutS1|Unclean|Unseen|ClusterWiped)' ./internal/e2e
 
 # The random lives of the spool over many seeds: about 20 to 40 ms each on a quiet machine.
 test-seeds:
