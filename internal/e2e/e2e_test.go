@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -91,12 +92,20 @@ func embeddedBeside(t *testing.T, partitions int32, opts ...kfake.Opt) *brokers 
 	return b
 }
 
+// ownTopics counts what ownTopic named.
+var ownTopics atomic.Int32
+
+// ownTopic is a name for a topic that no other test has, nor this one when it runs again.
+func ownTopic(t *testing.T) string {
+	return fmt.Sprintf("%s-%d", strings.NewReplacer("/", "-", "=", "-").Replace(t.Name()), ownTopics.Add(1))
+}
+
 // real takes the shared cluster of three brokers, with a topic of this test's own.
 func real(t *testing.T, partitions int) (*brokers, *kafkatest.Cluster) {
 	t.Helper()
 	takeTurn(t, realTurns)
 	c := kafkatest.Shared(t)
-	b := &brokers{bootstrap: c.Bootstrap(), topic: strings.ReplaceAll(t.Name(), "/", "-")}
+	b := &brokers{bootstrap: c.Bootstrap(), topic: ownTopic(t)}
 	for i := range 3 {
 		b.proxies = append(b.proxies, c.Proxy(i))
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -77,7 +76,7 @@ func (g ground) asBoth(t *testing.T, f func(t *testing.T, w *secured)) {
 	for _, u := range userOf {
 		t.Run(u.name, func(t *testing.T) {
 			c := g.cluster.For(t)
-			b := &brokers{bootstrap: c.Bootstrap(), direct: c.DirectBootstrap(), topic: strings.NewReplacer("/", "-", "=", "-").Replace(t.Name()), defaults: g.defaults,
+			b := &brokers{bootstrap: c.Bootstrap(), direct: c.DirectBootstrap(), topic: ownTopic(t), defaults: g.defaults,
 				kafka: fmt.Sprintf("  sasl: {mechanism: scram-sha-512, username: %s, password: %s}\n  auto_create_topics: false\n", u.user, u.user)}
 			for i := range 3 {
 				b.proxies = append(b.proxies, c.Proxy(i))

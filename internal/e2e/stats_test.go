@@ -29,12 +29,18 @@ func adminGet(spoolDir, path string) (code int, body []byte, err error) {
 	return resp.StatusCode, body, err
 }
 
+// statsOf waits for an agent that is being started: it may have delivered all before it listens.
 func statsOf(t *testing.T, spoolDir string) (all map[string]any) {
 	t.Helper()
-	if code, body, err := adminGet(spoolDir, "/stats"); err != nil || code != http.StatusOK || json.Unmarshal(body, &all) != nil {
-		t.Fatalf("GET /stats: %d, %s, %v", code, body, err)
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		code, body, err := adminGet(spoolDir, "/stats")
+		if err == nil && code == http.StatusOK && json.Unmarshal(body, &all) == nil {
+			return all
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("GET /stats: %d, %s, %v", code, body, err)
+		}
 	}
-	return all
 }
 
 // awaitHealth waits until GET /healthz answers this.
