@@ -94,24 +94,37 @@ const (
 
 	groupOverheadBytes = 4 << 10 // frame headers, and the entry of one lane
 	filesBytesMin      = 16 << 10
-	pathBytesMax       = 5 << 10 // entries of one file
-	laneEntryBytes     = 64      // but for its names
-	frameBytes         = 256     // of a batch beside its records, and the padding
-	fileEntriesBytes   = 160     // of a file's source and cursor entries, but for its names
+	shareBatchMin      = 16 << 10 // of a source whose share of the spool is next to nothing
+	pathBytesMax       = 5 << 10  // entries of one file
+	laneEntryBytes     = 64       // but for its names
+	frameBytes         = 256      // of a batch beside its records, and the padding
+	fileEntriesBytes   = 160      // of a file's source and cursor entries, but for its names
 )
 
 // room is what the memory and the spool leave for the batches of one source.
 type room struct {
 	groupMax int64 // bytes of a group
 	batchMax int   // raw bytes of a batch, at most
+	shareMax int64 // of the batches of a group in the spool, but for a longer line; see within
 }
 
 // roomFor is the room of a source with lines of up to lineBytesMax, in a spool
 // that takes groups of up to groupMax.
 func roomFor(lineBytesMax int, groupMax, budgetBytes int64) room {
 	most := min(groupMax*7/8, max(batchBytesBase, min(batchBytesLimit, budgetBytes/batchShare)))
-	return room{groupMax, max(int(most), lineBytesMax+kafka.RecordOverheadMax)}
+	return room{groupMax, max(int(most), lineBytesMax+kafka.RecordOverheadMax), groupMax}
 }
+
+// within is the room of a source of whose lines the spool always takes shareBytes:
+// a group holds half of them, so that one waits for Kafka while the next is
+// written. A larger one would find no room while others have the rest.
+func (x room) within(shareBytes int64) room {
+	x.shareMax = min(x.groupMax, max(shareBytes/2, shareBatchMin))
+	return x
+}
+
+// longest is what a batch of one line takes in the spool, at most.
+func (s *Source) longest() int64 { return heldBytes(s.recordBytesMax() + kafka.RecordOverheadMax) }
 
 // heldBytes is what a batch of raw bytes takes in the spool, at most.
 func heldBytes(raw int) int64 { return int64(kafka.SealBytesMax(raw)) + frameBytes }
@@ -131,7 +144,7 @@ func (l *lane) full(x room, n int) int {
 	if topicMax == 0 {
 		topicMax = batchBytesBase + frameSlackBytes
 	}
-	full := max(topicMax-frameSlackBytes, bufferBytesMin)
+	full := max(min(topicMax, int(x.shareMax))-frameSlackBytes, bufferBytesMin)
 	if shrink := int(l.shrink.Load()); shrink > 0 {
 		full = max(full, full/shrink*shrinkMargin)
 	}

@@ -36,6 +36,7 @@ type committer struct {
 	parked       []parking // groups that wait for room, by block + 1: the first of none
 	parkedGroups int
 	tried        time.Time // when they last were
+	acked        bool      // since then: acks
 	firstTried   int
 	intakes      []intake
 	drops        []bool // by block: new lines are dropped when there is no room
@@ -119,15 +120,16 @@ func (c *committer) round(g *group) error {
 	if err := c.stillThere(now); err != nil {
 		return err
 	}
-	urgent := len(c.appended) > 0
-	took, stuck := c.journal.take(&c.entries, now, urgent), !c.stuckAt.IsZero()
+	urgent, parked := len(c.appended) > 0, c.parkedGroups > 0
+	took, stuck := c.journal.take(&c.entries, now, urgent || parked), !c.stuckAt.IsZero()
 	if took || stuck && now.Sub(c.stuckAt) >= retryFull {
 		if err := c.appendEntries(now); err != nil {
 			return err
 		}
 		// Of what was stuck a lane may wait for an ack that was not urgent then:
 		// the batches behind it became durable without it.
-		urgent = urgent || (c.entries.urgent || stuck) && c.stuckAt.IsZero()
+		urgent = urgent || (c.entries.urgent || stuck || parked) && c.stuckAt.IsZero()
+		c.acked = c.acked || parked // what waits for room may have it now
 		if c.syncBy.IsZero() {
 			c.syncBy = now.Add(syncAckMax)
 		}
@@ -375,6 +377,9 @@ func (c *committer) untilDue() time.Duration {
 	wait := lookInterval
 	if c.parkedGroups > 0 || !c.stuckAt.IsZero() {
 		wait = retryFull
+	}
+	if c.parkedGroups > 0 && c.acked {
+		wait = retryAcked
 	}
 	if at := c.journal.oldest(); !at.IsZero() {
 		wait = min(wait, time.Until(at.Add(writeAckMax)))

@@ -63,7 +63,8 @@ func (r *reader) newFeed(h *handover) *feed {
 		return f
 	}
 	k := &keyed{topic: h.lane.shared, lanes: []*openLane{f.home}}
-	k.heldMax = max(heldBytes(r.cfg.Sources[f.block].room.batchMax), min(keyedGroupBytesMax, r.groupMax/2, r.budget.total/4))
+	x := r.cfg.Sources[f.block].room
+	k.heldMax = min(x.shareMax, max(heldBytes(x.batchMax), min(keyedGroupBytesMax, r.groupMax/2, r.budget.total/4)))
 	for _, x := range h.siblings {
 		p := int(x.lane.slot &^ kafka.KeyedSlot)
 		k.reach(p + 1)

@@ -25,10 +25,11 @@ type parking struct {
 }
 
 const (
-	retryFull = 250 * time.Millisecond
-	roomLasts = 10 * time.Second
-	tellGaps  = time.Second      // between two looks at what is untold
-	tellAgain = 10 * time.Second // after a failure
+	retryFull  = 250 * time.Millisecond
+	retryAcked = 50 * time.Millisecond // when acks may have made room
+	roomLasts  = 10 * time.Second
+	tellGaps   = time.Second      // between two looks at what is untold
+	tellAgain  = 10 * time.Second // after a failure
 )
 
 // admit appends a group, or drops its lines, or lets it wait.
@@ -109,13 +110,16 @@ func (c *committer) measure(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	c.measured, c.shares.room = now, room
-	clear(c.shares.used)
+	c.measured = now
+	c.shares.measure(room)
 	c.log.LiveBytes(func(id uint32, n int64) {
 		if block, ok := c.blockOf[id]; ok {
 			c.shares.used[block] += n
 		}
 	})
+	for id, block := range c.blockOf {
+		c.shares.delivered[block] = c.shares.delivered[block] || c.log.Next(id) > 0
+	}
 	for i, n := range c.shares.used {
 		c.intakes[i].spoolBytes.Store(n)
 	}
@@ -148,10 +152,14 @@ func (c *committer) park(p *parking, g *group) {
 // retry tries the groups that wait, each block's in order, another block first
 // each time.
 func (c *committer) retry(now time.Time) error {
-	if c.parkedGroups == 0 || now.Sub(c.tried) < retryFull {
+	wait := retryFull
+	if c.acked {
+		wait = retryAcked
+	}
+	if c.parkedGroups == 0 || now.Sub(c.tried) < wait {
 		return nil
 	}
-	c.tried = now
+	c.tried, c.acked = now, false
 	c.firstTried++
 	resumed := false
 	for i := range c.parked {

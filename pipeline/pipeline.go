@@ -151,16 +151,23 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	cfg := &a.cfg
 	groupMax := a.spool.GroupBytesMax()
 	budgetMax := budgetBytes(cfg, groupMax)
+	shares := dividedSpool(cfg, a.spool.Stats().BytesMax, 4*groupMax)
 	for i := range cfg.Sources {
 		s := &cfg.Sources[i]
 		if s.room = roomFor(s.recordBytesMax(), groupMax, budgetMax); s.room.entriesBytes() < filesBytesMin {
 			return fmt.Errorf("spool %s: its segments take groups of %d bytes, too few for the lines of source %s: raise spool.max_bytes or lower max_line_bytes to %d",
 				cfg.Spool.Dir, groupMax, s.Name, groupMax*7/8)
 		}
+		if len(cfg.Sources) > 1 {
+			s.room = s.room.within(shares.kept[i])
+		}
 	}
 	a.work, a.groups = make(chan *batch, groupsQueueMax), make(chan *group, groupsQueueMax)
 	blocks := len(cfg.Sources)
 	a.intakes = make([]intake, blocks)
+	for i := range a.intakes {
+		a.intakes[i].kept = shares.kept[i]
+	}
 	b := newBudget(budgetMax, largestBatch(cfg, groupMax, budgetMax), blocks)
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead, intakes: a.intakes,
@@ -175,7 +182,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	}
 	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(),
 		parked: make([]parking, blocks+1), intakes: a.intakes, blockOf: map[uint32]int{}, ledger: newLedger(cfg.Spool.Dir, rec.SpoolID),
-		told: map[gapKey]uint64{}, wakeReaders: a.wakeReaders, shares: a.newShares(), seen: newProgress()}
+		told: map[gapKey]uint64{}, wakeReaders: a.wakeReaders, shares: shares, seen: newProgress()}
 	for i := range cfg.Sources {
 		a.commits.drops = append(a.commits.drops, cfg.Spool.DropNewest && !cfg.Sources[i].Own)
 	}
@@ -199,21 +206,6 @@ func largestBatch(cfg *Config, groupMax, budgetMax int64) (most int64) {
 		most = max(most, batchMemory(roomFor(cfg.Sources[i].recordBytesMax(), groupMax, budgetMax).batchMax))
 	}
 	return most
-}
-
-// newShares divides what of the spool can hold lines among the sources.
-func (a *Agent) newShares() *shares {
-	percent := make([]int, len(a.cfg.Sources))
-	for i := range percent {
-		percent[i] = a.cfg.Sources[i].SpoolShare
-	}
-	bytesMax, segmentBytes := a.spool.Stats().BytesMax, 4*a.spool.GroupBytesMax()
-	s := newShares(percent, sharedBytes(bytesMax, a.cfg.Spool.RetainAckedBytes, segmentBytes))
-	s.idle = min(a.cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
-	for i := range s.kept {
-		a.intakes[i].kept = s.kept[i]
-	}
-	return s
 }
 
 func (a *Agent) wakeReaders() {
@@ -246,13 +238,7 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	a.log.Info("spool recovered", "dir", a.cfg.Spool.Dir, "created", rec.Created, "segments", rec.Segments, "bytes", rec.Bytes, "void_bytes", rec.VoidBytes,
 		"lanes", len(rec.Lanes), "files", len(rec.Sources), "batches_to_send", batches, "took", rec.Took)
 	for _, d := range rec.Damage {
-		a.damaged += d.Records
-		what := "the spool was damaged: records are missing"
-		if d.Records == 0 {
-			what = "the spool was damaged; no record is known to be missing"
-		}
-		a.log.Error(what, "records", d.Records, "segment", d.Segment, "position", d.Position, "bytes", d.Bytes,
-			"lane", d.Lane, "from", d.From, "to", d.To, "why", d.Reason)
+		a.damaged += d.Records // the spool has told it
 	}
 	var err error
 	a.watcher, err = tail.NewWatcher(a.tailOptions(known, had))

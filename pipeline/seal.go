@@ -85,10 +85,11 @@ func (r *reader) sealCrowd(f *feed) {
 // entriesMax is how many bytes of entries leave room for one more file's beside
 // all batches that the feed may hold.
 func (r *reader) entriesMax(f *feed) int64 {
+	x := r.cfg.Sources[f.block].room
 	if f.keyed != nil {
-		return r.groupMax - groupOverheadBytes - f.keyed.heldMax - pathBytesMax
+		return r.groupMax - groupOverheadBytes - max(f.keyed.heldMax, heldBytes(x.batchMax)) - pathBytesMax
 	}
-	return r.cfg.Sources[f.block].room.entriesBytes() - pathBytesMax
+	return x.entriesBytes() - pathBytesMax
 }
 
 // grow moves the open batch into a buffer for size bytes, with room beside it
@@ -179,7 +180,7 @@ func (r *reader) seal(feeds []*feed) {
 	g := &group{block: feeds[0].block}
 	for _, f := range feeds {
 		bytes := groupOverheadBytes + f.batchesBytes() + f.entriesBytes
-		if g.bytes > 0 && (g.bytes+bytes > r.groupMax || g.block != f.block) {
+		if g.bytes > 0 && (g.bytes+bytes > r.cfg.Sources[f.block].room.shareMax || g.block != f.block) {
 			r.hand(g)
 			g = &group{block: f.block}
 		}

@@ -3,6 +3,8 @@ package pipeline
 import (
 	"sync/atomic"
 	"time"
+
+	"shipper/spool"
 )
 
 // intake is what the stages share of one source block. The committer writes it,
@@ -18,20 +20,44 @@ type intake struct {
 // it while Kafka is away does not keep the lines of the others out. Each block
 // has a part that is kept for it whatever the others write; what is left over
 // is for whoever comes first. It decides only; the committer measures.
+//
+// Readers make no group larger than half a part (room.within), but a line may be
+// longer than that. So one block at a time has a turn: all of whose lines were
+// delivered may write one such line beyond its part, into room kept for that. A
+// block that never delivered any has none: it would keep the turn for ever if its
+// topic does not exist.
 type shares struct {
-	kept []int64 // by block: bytes that are its own
-	used []int64 // by block: bytes in the spool that are still to be sent
-	room int64   // bytes that the spool still takes, of anybody
-	idle int64   // of room, what blocks beyond their part leave for segments that stay although all in them is acked
+	kept      []int64 // by block: bytes that are its own
+	used      []int64 // by block: bytes in the spool that are still to be sent
+	delivered []bool  // by block: lines of it have been in the spool
+	room      int64   // bytes that the spool still takes, of anybody
+	idle      int64   // of room, what blocks beyond their part leave for segments that stay although all in them is acked
+	turn      int64   // bytes kept for the block whose turn it is
+	turnOf    int     // that block; -1: none
 }
 
 // autoShare is the part of what no block has claimed that is kept for the
 // blocks without a claim, in equal parts; the rest is for all.
 const autoShare = 2
 
-// newShares divides spoolBytes; percent is by block, 0: no claim.
-func newShares(percent []int, spoolBytes int64) *shares {
-	s := &shares{kept: make([]int64, len(percent)), used: make([]int64, len(percent))}
+// newShares divides spoolBytes; percent is by block, 0: no claim. longest is what
+// a line of the block takes at most.
+func newShares(percent []int, longest []int64, spoolBytes int64) *shares {
+	s := &shares{used: make([]int64, len(percent)), delivered: make([]bool, len(percent)), turnOf: -1}
+	s.kept = parts(percent, spoolBytes)
+	for i, n := range longest {
+		if n > s.kept[i] {
+			s.turn = max(s.turn, n)
+		}
+	}
+	if s.turn > 0 {
+		s.turn = min(s.turn, spoolBytes/2)
+		s.kept = parts(percent, spoolBytes-s.turn)
+	}
+	return s
+}
+
+func parts(percent []int, spoolBytes int64) []int64 {
 	claimed, unclaimed := 0, 0
 	for _, p := range percent {
 		claimed += p
@@ -39,42 +65,84 @@ func newShares(percent []int, spoolBytes int64) *shares {
 			unclaimed++
 		}
 	}
+	kept := make([]int64, len(percent))
 	for i, p := range percent {
-		s.kept[i] = spoolBytes / 100 * int64(p)
+		kept[i] = spoolBytes / 100 * int64(p)
 		if p == 0 {
-			s.kept[i] = spoolBytes / 100 * int64(max(0, 100-claimed)) / int64(autoShare*unclaimed)
+			kept[i] = spoolBytes / 100 * int64(max(0, 100-claimed)) / int64(autoShare*unclaimed)
 		}
 	}
-	return s
+	return kept
 }
 
 // fits tells whether n more bytes of a block leave the others what is theirs.
 func (s *shares) fits(block int, n int64) bool {
-	if s.used[block]+n <= s.kept[block] {
-		return true
-	}
-	others := s.idle
-	for i := range s.kept {
-		if i != block {
-			others += max(0, s.kept[i]-s.used[i])
-		}
-	}
-	return s.room-n >= others
+	return s.used[block]+n <= s.kept[block] || s.room-n >= s.others(block) ||
+		s.turnFree() && s.used[block] == 0 && s.delivered[block] && n <= s.turn
 }
 
-// took counts what a block wrote; measured starts anew from what the spool says.
+// others is what of the room is kept for blocks but this one.
+func (s *shares) others(block int) int64 {
+	sum := s.idle
+	if s.turnFree() {
+		sum += s.turn
+	}
+	for i := range s.kept {
+		if i != block {
+			sum += max(0, s.kept[i]-s.used[i])
+		}
+	}
+	return sum
+}
+
+func (s *shares) turnFree() bool { return s.turnOf < 0 || s.used[s.turnOf] <= s.kept[s.turnOf] }
+
+// took counts what a block wrote that fitted.
 func (s *shares) took(block int, n int64) {
+	if s.turnFree() {
+		s.turnOf = -1
+	}
+	if s.used[block]+n > s.kept[block] && s.room-n < s.others(block) {
+		s.turnOf = block
+	}
 	s.used[block] += n
 	s.room -= n
 }
 
+// measure starts anew with the bytes that the spool takes; the caller adds up
+// what is used.
+func (s *shares) measure(room int64) {
+	s.room = room
+	clear(s.used)
+}
+
 const (
-	measureInterval = time.Second            // of what the spool holds, while there is room
-	measurePause    = 100 * time.Millisecond // when a block seems to have none
+	measureInterval = time.Second           // of what the spool holds, while there is room
+	measurePause    = 40 * time.Millisecond // when a block seems to have none
 )
 
-// sharedBytes is what of a spool can hold lines: not the segments kept to heal,
-// the spares and the one that is open.
+// sharedBytes is what of a spool can hold lines of lanes that are stuck, while
+// others go on: not what is kept to heal, the spares, the two newest segments,
+// which may hold nothing of theirs, and the next one.
 func sharedBytes(bytesMax, retainBytes, segmentBytes int64) int64 {
-	return max(0, bytesMax-min(retainBytes, bytesMax/4)-3*segmentBytes) / 4 * 3
+	return max(0, bytesMax-min(retainBytes, bytesMax/4)-5*segmentBytes) / 4 * 3
+}
+
+// dividedSpool divides what of a spool can hold lines among the sources.
+func dividedSpool(cfg *Config, bytesMax, segmentBytes int64) *shares {
+	percent, longest := make([]int, len(cfg.Sources)), make([]int64, len(cfg.Sources))
+	for i := range cfg.Sources {
+		percent[i], longest[i] = cfg.Sources[i].SpoolShare, cfg.Sources[i].longest()
+	}
+	s := newShares(percent, longest, sharedBytes(bytesMax, cfg.Spool.RetainAckedBytes, segmentBytes))
+	s.idle = min(cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
+	return s
+}
+
+// KeptBytes tells what of a spool as plan says is kept for each source.
+func KeptBytes(cfg *Config, plan *spool.Plan) []int64 {
+	if len(cfg.Sources) == 1 {
+		return []int64{plan.MaxBytes} // no share to keep to
+	}
+	return dividedSpool(cfg, plan.MaxBytes, plan.SegmentBytes).kept
 }

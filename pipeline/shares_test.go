@@ -6,7 +6,7 @@ import (
 )
 
 func TestShares(t *testing.T) {
-	s := newShares([]int{30, 0, 0}, 1000)
+	s := newShares([]int{30, 0, 0}, nil, 1000)
 	if s.kept[0] != 300 || s.kept[1] != 175 || s.kept[2] != 175 {
 		t.Fatalf("kept %v", s.kept)
 	}
@@ -18,13 +18,42 @@ func TestShares(t *testing.T) {
 	if s.fits(1, 1) || !s.fits(0, 300) || s.fits(0, 301) || !s.fits(2, 175) {
 		t.Errorf("%+v", s)
 	}
-	if one := newShares([]int{0}, 1000); !one.fits(0, 0) {
+	if one := newShares([]int{0}, nil, 1000); !one.fits(0, 0) {
 		t.Error("a block alone")
 	} else if one.room = 1000; !one.fits(0, 1000) {
 		t.Error("a block alone takes all")
 	}
-	if claims := newShares([]int{60, 40, 0}, 1000); claims.kept[2] != 0 {
+	if claims := newShares([]int{60, 40, 0}, nil, 1000); claims.kept[2] != 0 {
 		t.Errorf("kept %v", claims.kept)
+	}
+}
+
+// Lines longer than a part: one block at a time has a turn, if all of it was
+// delivered so far.
+func TestSharesTurn(t *testing.T) {
+	s := newShares([]int{0, 0, 0, 0}, []int64{300, 300, 10, 10}, 1000)
+	if s.turn != 300 || s.kept[0] != 87 {
+		t.Fatalf("turn %d, kept %v", s.turn, s.kept)
+	}
+	s.room = 561 // others have the rest
+	if s.fits(0, 300) {
+		t.Error("a turn for a block that may never deliver")
+	}
+	s.delivered[0], s.delivered[1] = true, true
+	if !s.fits(0, 300) || !s.fits(1, 300) || s.fits(0, 301) {
+		t.Errorf("%+v", s)
+	}
+	s.took(0, 300)
+	if s.fits(1, 300) || s.fits(0, 1) || !s.fits(1, 87) || !s.fits(2, 87) || !s.fits(3, 87) {
+		t.Errorf("one at a time: %+v", s)
+	}
+	s.measure(561) // delivered
+	if !s.fits(1, 300) {
+		t.Errorf("the next: %+v", s)
+	}
+	s.measure(900) // room for all: nobody's turn
+	if s.took(0, 300); !s.turnFree() {
+		t.Errorf("%+v", s)
 	}
 }
 
@@ -41,7 +70,7 @@ func TestSharesHold(t *testing.T) {
 				left -= percent[i]
 			}
 		}
-		s := newShares(percent, 100_000)
+		s := newShares(percent, nil, 100_000)
 		s.room = 100_000
 		for range 2000 {
 			if b, n := rng.IntN(len(percent)), rng.Int64N(2000); s.fits(b, n) {

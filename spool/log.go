@@ -51,6 +51,7 @@ type Log struct {
 	refsAt       map[uint32]refsAt // by lane
 	settled      bool              // no ack, gap or segment since the last release
 	thinDue      bool              // a segment was made since the last thinning
+	noRoom       bool              // it is due because new lines find no room
 	thinning     bool              // its own writes do not start another
 	punchless    bool              // the file system makes no holes
 	failed       error             // the final error, once there is one
@@ -317,8 +318,9 @@ func (l *Log) Sync() error {
 	if err := l.sync(); err != nil || !l.thinDue || len(l.asked) > 0 {
 		return err
 	}
-	l.thinDue = false
-	if err := l.thin(l.options.RetainAckedBytes); err != nil {
+	noRoom := l.noRoom
+	l.thinDue, l.noRoom = false, false
+	if err := l.thin(l.options.RetainAckedBytes, noRoom); err != nil {
 		return l.fail(err)
 	}
 	if !l.settled {

@@ -460,8 +460,13 @@ func (r *recovery) hold(f *foundSegment, fr *frame) {
 	}
 }
 
+// noteDamage tells it at once: a start that fails behind this hands out nothing.
 func (r *recovery) noteDamage(d Damage) {
 	r.damage = append(r.damage, d)
-	r.logger.Error("spool: damaged", "segment", d.Segment, "byte", d.Position, "bytes", d.Bytes,
+	what := "the spool was damaged: records are missing"
+	if d.Records == 0 {
+		what = "the spool was damaged; no record is known to be missing"
+	}
+	r.logger.Error(what, "segment", d.Segment, "byte", d.Position, "bytes", d.Bytes,
 		"lane", d.Lane, "from", d.From, "to", d.To, "records", d.Records, "reason", d.Reason)
 }

@@ -61,8 +61,8 @@ func (l *Log) freeMore(newLines bool) (freed bool, err error) {
 	if newLines {
 		clear(l.asked)
 	}
-	l.settled, l.thinDue = false, true
-	used := l.totalBytes - l.spareBytes()
+	l.settled, l.thinDue, l.noRoom = false, true, newLines
+	used, carried := l.totalBytes-l.spareBytes(), l.stats.carriedBytes.Load()
 	if err := l.Sync(); err != nil {
 		return false, err
 	}
@@ -78,10 +78,11 @@ func (l *Log) freeMore(newLines bool) (freed bool, err error) {
 			return false, err
 		}
 		if len(l.asked) == 0 {
-			err = l.thin(0)
+			err = l.thin(0, newLines)
 		}
 	}
-	return l.totalBytes-l.spareBytes() < used, err
+	// Copies may have taken a spare, which what they came from makes room for.
+	return l.totalBytes-l.spareBytes() < used || l.stats.carriedBytes.Load() > carried, err
 }
 
 func (l *Log) spareBytes() (sum int64) {

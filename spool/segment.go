@@ -33,6 +33,7 @@ type segment struct {
 	fileSize  int64
 	diskBytes int64 // what it takes of the volume: less than fileSize once it is thinned
 	residue   int64 // dead bytes that the last thinning could not free
+	spared    int64 // dead bytes that it left, to heal, in a segment that a lane keeps
 	end       int64 // bytes of frames; grows while it is the newest
 	closed    bool  // a write behind its end failed: nothing more is appended
 	cut       bool  // see segmentEnd
@@ -429,14 +430,16 @@ func (l *Log) dead(s *segment) bool {
 const segmentsKept = 2
 
 // release gives up dead segments, wherever they stand, but for the kept newest
-// ones and the newest retainBytes of dead ones; count tells how many. Called behind a
-// sync, when all that the state says is durable. An error is final.
+// ones and those within the newest retainBytes of what is dead; count tells how
+// many. Called behind a sync, when all that the state says is durable. An error
+// is final.
 func (l *Log) release(retainBytes int64, kept int) (count int, err error) {
 	retained, empty := int64(0), 0
 	var gone []*segment
 	for i := len(l.segments) - 1 - kept; i >= 0; i-- {
 		s := l.segments[i]
 		if !l.dead(s) {
+			retained += s.spared
 			continue
 		}
 		if len(s.lanes) == 0 {

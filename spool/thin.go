@@ -8,10 +8,14 @@ package spool
 //	few live     its live batches are appended again to the newest segment; once
 //	             that is synced the segment is released like a dead one
 //	else         dead runs between live frames are punched out of the file
+//	no room      segments of which punching leaves more dead bytes than there are
+//	             live ones are copied, several into one: a live byte, one dead one
 //
 // Copying needs no help of the file system and keeps the number of segments
-// bounded; punching works when there is no byte left to copy to. A live byte is
-// copied only to free fifteen dead ones (three where nothing can be punched).
+// bounded; punching works when there is no byte left to copy to, but not between
+// frames that are smaller than a block of the file system. While there is room a
+// live byte is copied only to free fifteen dead ones, or three that punching
+// leaves.
 //
 // A crash behind a decision and before its punch, or that undoes part of one,
 // leaves frames that are dead: below a durable head, dropped by a durable gap,
@@ -38,7 +42,7 @@ const (
 
 	thinShare       = 16 // of a segment must be dead for it to be worth the reading
 	carryShare      = 16 // of a segment may be live for it to be copied
-	carryShareAlone = 4  // the same where there is nothing else
+	carryShareAlone = 4  // the same where punching leaves three dead bytes for a live one
 	carryPassShare  = 2  // of a segment may be copied in one go
 )
 
@@ -83,8 +87,9 @@ func (l *Log) liveOf(id uint32, span laneSpan) int64 {
 }
 
 // thin frees the dead parts of segments that a lane keeps, beyond retainBytes of
-// the newest. All that the state says is durable. An error is final.
-func (l *Log) thin(retainBytes int64) error {
+// the newest. All that the state says is durable. noRoom says that new lines wait
+// for it. An error is final.
+func (l *Log) thin(retainBytes int64, noRoom bool) error {
 	l.thinning = true
 	defer func() { l.thinning = false }()
 	c := carrier{Log: l, moved: map[place]movedBatch{}}
@@ -93,6 +98,10 @@ func (l *Log) thin(retainBytes int64) error {
 		live := l.liveBytes(s)
 		dead := s.diskBytes - live
 		kept += dead
+		if s.spared = 0; live > 0 && kept <= retainBytes {
+			s.spared = dead
+			l.settled = false // dead ones that are older may have to go for it
+		}
 		if live == 0 || kept <= retainBytes || dead-s.residue < l.segmentBytes/thinShare {
 			continue
 		}
@@ -105,6 +114,11 @@ func (l *Log) thin(retainBytes int64) error {
 			err = l.punch(s, refs)
 		}
 		if err != nil {
+			return err
+		}
+	}
+	if noRoom {
+		if err := c.compact(); err != nil {
 			return err
 		}
 	}
@@ -245,10 +259,16 @@ func (l *Log) punchRuns(f vfs.File, s *segment, live []laneRef) error {
 	if h, err := sc.header(0, s.end); err == nil && h.kind == kindCheckpoint {
 		at = h.frameBytes()
 	}
+	return l.deadRuns(s, at, live, f.Punch)
+}
+
+// deadRuns calls fn for each run of whole units of the file system without a live
+// byte, from at on.
+func (l *Log) deadRuns(s *segment, at int64, live []laneRef, fn func(from, to int64) error) error {
 	run := func(to int64) error {
 		from := roundUp(at, l.options.punchUnit)
 		if to = to / l.options.punchUnit * l.options.punchUnit; from < to {
-			return f.Punch(from, to)
+			return fn(from, to)
 		}
 		return nil
 	}
@@ -260,6 +280,18 @@ func (l *Log) punchRuns(f vfs.File, s *segment, live []laneRef) error {
 		at = position + FrameBytes(int(r.Bytes))
 	}
 	return run(s.fileSize)
+}
+
+// unpunchable is how many dead bytes punching would leave, about.
+func (l *Log) unpunchable(s *segment, live []laneRef) int64 {
+	left := min(s.fileSize, s.diskBytes)
+	for _, r := range live {
+		left -= FrameBytes(int(r.Bytes))
+	}
+	if !l.punchless && s.residue == 0 { // else it is what is left
+		l.deadRuns(s, 0, live, func(from, to int64) error { left -= to - from; return nil })
+	}
+	return left
 }
 
 // carrier copies the live batches of segments that have few. What it appends
@@ -275,13 +307,13 @@ type carrier struct {
 
 // carry copies what is live of s, if that is little; done tells.
 func (c *carrier) carry(s *segment, live []laneRef) (done bool, err error) {
-	share := int64(carryShare)
-	if c.punchless {
-		share = carryShareAlone
-	}
 	bytes := int64(0)
 	for _, r := range live {
 		bytes += FrameBytes(int(r.Bytes))
+	}
+	share := int64(carryShare)
+	if c.unpunchable(s, live) >= (carryShareAlone-1)*bytes {
+		share = carryShareAlone
 	}
 	if bytes > c.segmentBytes/share || c.bytes+bytes > c.segmentBytes/carryPassShare {
 		return false, nil
@@ -290,6 +322,51 @@ func (c *carrier) carry(s *segment, live []laneRef) (done bool, err error) {
 	if room := c.newest().room(); bytes+c.GroupBytesMax()/2 > room && len(c.free) <= sparesMin && s.diskBytes < c.options.segmentBytes {
 		return false, nil
 	}
+	return c.copyLive(s, live, bytes)
+}
+
+// compact copies the live batches of several segments into one, if punching
+// leaves much of what is dead in them and enough of it comes back for the spare
+// that this may take.
+func (c *carrier) compact() error {
+	var all []*segment
+	live, disk := int64(0), int64(0)
+	for _, s := range c.segments[:max(0, len(c.segments)-segmentsKept)] {
+		n, left := c.liveBytes(s), s.residue
+		if c.punchless {
+			left = s.diskBytes - n
+		}
+		if n == 0 || left < n || live+n > c.segmentBytes/carryPassShare || slices.Contains(c.gone, s) {
+			continue
+		}
+		all, live, disk = append(all, s), live+n, disk+s.diskBytes
+	}
+	u, err := c.fs.Usage(c.dir)
+	if err != nil {
+		return fmt.Errorf("spool: ask the volume of %s for its free space: %w", c.dir, err)
+	}
+	if min(c.options.MaxBytes-c.totalBytes, u.FreeBytes-c.options.MinFreeBytes)+disk < c.segmentBytes {
+		return nil
+	}
+	for _, s := range all {
+		refs, err := c.liveFrames(s)
+		if err != nil {
+			return err
+		}
+		bytes := int64(0)
+		for _, r := range refs {
+			bytes += FrameBytes(int(r.Bytes))
+		}
+		if done, err := c.copyLive(s, refs, bytes); err != nil || !done {
+			return err
+		}
+	}
+	return nil
+}
+
+// copyLive copies these batches of s, of so many bytes; s can go behind the next
+// sync then.
+func (c *carrier) copyLive(s *segment, live []laneRef, bytes int64) (done bool, err error) {
 	batches, err := c.readLive(s, live)
 	if isDamage(err) {
 		return false, nil // stays where it is; the lane will say so when it gets there

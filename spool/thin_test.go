@@ -397,3 +397,36 @@ func BenchmarkThinPause(b *testing.B) {
 		})
 	}
 }
+
+// TestTinyFramesOfStuckLane: what a stuck lane keeps lies in frames so small, and so
+// close to each other, that punching frees next to nothing between them. As long as
+// it is less than half of what the spool has left for it, the other lane finds room.
+func TestTinyFramesOfStuckLane(t *testing.T) {
+	for _, busyBytes := range []int{200, 500, 900, 1500} {
+		t.Run(fmt.Sprint(busyBytes), func(t *testing.T) {
+			mem := vfs.NewMem()
+			o := memOptions(mem)
+			o.MaxBytes, o.punchUnit = 16*testSegmentBytes, 1024
+			s := &stuck{t: t}
+			s.log, _ = mustOpen(t, o)
+			mustAppend(t, s.log, nil, &Commit{Lanes: []Lane{{ID: 1}, {ID: 2}}})
+			most := (o.MaxBytes - o.MaxBytes/4 - 5*testSegmentBytes) / 2
+			for live := int64(0); s.log.Stats().BytesWritten < 10*o.MaxBytes; {
+				stuckBytes := 0
+				if live+FrameBytes(10) <= most {
+					stuckBytes = 10
+					live += FrameBytes(stuckBytes)
+				}
+				s.group(busyBytes, stuckBytes)
+			}
+			s.wantHeld()
+			wantAccount(t, s.log, mem, 0)
+			if st := s.log.Stats(); st.BytesCarried > st.BytesWritten/4 {
+				t.Errorf("%d bytes copied for %d written", st.BytesCarried, st.BytesWritten)
+			}
+			if err := s.log.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

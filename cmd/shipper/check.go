@@ -15,6 +15,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"golang.org/x/sys/unix"
 
+	"shipper/pipeline"
 	"shipper/spool"
 	"shipper/tail"
 )
@@ -176,10 +177,32 @@ func checkSpool(r *report, c *Config) error {
 	for _, w := range plan.Warnings {
 		r.warn("%s", w)
 	}
+	checkShares(r, c, &plan)
 	if plan.FreeBytes < plan.MaxBytes {
 		r.warn("the volume of %s has less room free than the spool may take", existing)
 	}
 	return nil
+}
+
+// checkShares warns of sources that a full spool may keep out because the part of it that is theirs holds less than a line. They have a
+// turn one by one then, and only as long as Kafka takes their lines.
+func checkShares(r *report, c *Config, plan *spool.Plan) {
+	p := pipeline.Config{Spool: pipeline.Spool{RetainAckedBytes: c.Spool.RetainAckedBytes}}
+	for i := range c.Sources {
+		p.Sources = append(p.Sources, pipeline.Source{SpoolShare: c.Sources[i].SpoolShare, LineBytesMax: int(c.Sources[i].LineBytesMax)})
+	}
+	var narrow []string
+	least := int64(0)
+	for i, kept := range pipeline.KeptBytes(&p, plan) {
+		if kept < c.Sources[i].LineBytesMax {
+			narrow = append(narrow, c.Sources[i].Name)
+			least = kept
+		}
+	}
+	if len(narrow) > 0 {
+		r.warn("the spool keeps %s for source %s (%d sources in all), less than one line of max_line_bytes: while lines of others that cannot be sent fill it, its long lines wait for their turn; "+
+			"raise spool.max_bytes or lower max_line_bytes", roughSize(least), narrow[len(narrow)-1], len(narrow))
+	}
 }
 
 // roughSize is for reading, not for counting.

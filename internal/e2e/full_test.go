@@ -265,6 +265,39 @@ func TestFloodBesideQuietSource(t *testing.T) {
 	}
 }
 
+// Sources whose topic does not exist fill a small spool in an outage, together with
+// others. Those go on when it is over, though their shares are smaller than a batch
+// that Kafka takes.
+func TestStuckSourcesBesideHealthy(t *testing.T) {
+	t.Parallel()
+	const sources, lines = 20, 1500
+	b := embeddedBeside(t, 2)
+	b.maxBytes, b.kafka = "32MiB", "  auto_create_topics: false\n  compression: none\n"
+	all := blocks(sources)
+	for i := range sources / 4 {
+		all[4*i].topic = "missing"
+	}
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: sources, LineBytes: 1000}, all...)
+	w.cut()
+	w.writer.Write(sources * lines)
+	w.agent.Start()
+	w.agent.WaitLog("the spool is full", 30*time.Second)
+	time.Sleep(2 * time.Second) // every source has what it gets
+	w.heal()
+	w.read.Within = deliverMax
+	kafkatest.AwaitRecords(t, w.bootstrap, w.topic, sources/4*3*lines, w.read)
+	if err := b.fake.CreateTopic("missing", 1, nil); err != nil {
+		t.Fatal(err)
+	}
+	kafkatest.AwaitRecords(t, w.bootstrap, "missing", sources/4*lines, w.read)
+	got, _ := kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
+	late, _ := kafkatest.ReadTopic(t, w.bootstrap, "missing", w.read)
+	if r := kafkatest.Check(w.writer.Written(), append(got, late...)); !r.OK() {
+		t.Error(r.Err())
+	}
+	w.stop()
+}
+
 // Rotated files are deleted while the spool is full: they are open, and read when
 // there is room.
 func TestDeletedWhileBlocked(t *testing.T) {
