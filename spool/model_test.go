@@ -512,6 +512,7 @@ func (w *world) heal(id uint32) error {
 	}
 	for _, a := range acked[x:] {
 		b := span{a.First, a.Next()}
+		w.takeHeld(l, b)
 		err := sameBatch(w.reader, a.Ref, b, l.text(b))
 		if damaged := new(CorruptionError); errors.As(err, &damaged) && w.rotten {
 			return nil // not all held
@@ -535,6 +536,21 @@ func (w *world) heal(id uint32) error {
 	l.passGaps()
 	w.stats["healed"]++
 	return w.append(next, nil, c)
+}
+
+// takeHeld lets the model know which of the lines that ever had these numbers are in
+// an acked batch. Where disks lie and old copies come back it can only guess; who
+// knows is the broker, if it has them under the identity that covers them now.
+func (w *world) takeHeld(l *modelLane, b span) {
+	id := l.covering(b.from)
+	if !w.rotten || id == nil {
+		return
+	}
+	for i := b.from; i < b.to; i++ {
+		if line, ok := w.broker.log[sequence{id.ProducerID, id.Epoch, i - id.From}]; ok {
+			l.records[i] = line
+		}
+	}
 }
 
 // lost lists lines that the files' cursors have passed and that are neither at
