@@ -80,7 +80,7 @@ func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
 	if err != nil {
 		return err
 	}
-	r := &replay{out: c.stdout, err: c.stderr, args: a, cfg: &p, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:]), to: map[kafka.Codec]*kafka.Replay{}}
+	r := &replay{out: c.stdout, err: c.stderr, args: a, cfg: &p, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:]), to: map[replayCodec]*kafka.Replay{}}
 	if r.delivered, err = in.Deliveries(); err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ type replay struct {
 	out, err io.Writer
 	args     *replayArgs
 	cfg      *pipeline.Config
-	to       map[kafka.Codec]*kafka.Replay // made when a lane needs it; a dry run needs none
+	to       map[replayCodec]*kafka.Replay // made when a lane needs it; a dry run needs none
 	oldest   int64                         // ms
 	spool    string
 	records  uint64 // handed over
@@ -228,17 +228,24 @@ func (r *replay) clientOf(l *spool.LaneInfo) (*kafka.Replay, error) {
 	if r.args.dryRun {
 		return nil, nil
 	}
-	name := r.cfg.Kafka.Compression
+	name, level := r.cfg.Kafka.Compression, r.cfg.Kafka.CompressionLevel
 	for i := range r.cfg.Sources {
 		if s := &r.cfg.Sources[i]; s.Name == l.Block && s.Compression != "" {
-			name = s.Compression
+			name, level = s.Compression, s.CompressionLevel
 		}
 	}
 	codec, err := kafka.ParseCodec(name)
-	if err == nil && r.to[codec] == nil {
-		r.to[codec], err = kafka.NewReplay(r.cfg.Kafka.ClientConfig(r.cfg.Logger), codec, r.args.timeout)
+	c := replayCodec{codec, level}
+	if err == nil && r.to[c] == nil {
+		r.to[c], err = kafka.NewReplay(r.cfg.Kafka.ClientConfig(r.cfg.Logger), codec, level, r.args.timeout)
 	}
-	return r.to[codec], err
+	return r.to[c], err
+}
+
+// replayCodec is how a client compresses.
+type replayCodec struct {
+	codec kafka.Codec
+	level int
 }
 
 func (r *replay) send(ctx context.Context, to *kafka.Replay, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {

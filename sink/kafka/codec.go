@@ -69,6 +69,9 @@ type Compressor struct {
 	out   sliceWriter // gzip's target
 }
 
+// lz4Level is one of 1 to 9 in the scale of its library.
+func lz4Level(level int) int { return 1 << (8 + level) }
+
 // NewCompressor makes a compressor. Level 0 is the codec's default, which is tuned for CPU. Others: gzip 1-9, lz4 1-9
 // (its slower high compression variant), zstd 1-22 in the scale of the zstd tool; none and snappy have no levels.
 func NewCompressor(codec Codec, level int) (*Compressor, error) {
@@ -91,7 +94,7 @@ func NewCompressor(codec Codec, level int) (*Compressor, error) {
 		if level == 0 {
 			c.lz4 = new(lz4.CompressorCCompat)
 		} else {
-			c.lz4hc = &lz4.CompressorHC{Level: lz4.CompressionLevel(1 << (8 + level))}
+			c.lz4hc = &lz4.CompressorHC{Level: lz4.CompressionLevel(lz4Level(level))}
 		}
 	case Zstd:
 		c.zstd, err = zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(zstdWindowBytes),

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -30,14 +32,13 @@ type Replay struct {
 }
 
 // NewReplay makes one. A record that no broker has taken within timeout fails.
-func NewReplay(cfg ClientConfig, codec Codec, timeout time.Duration) (*Replay, error) {
+// level is as in NewCompressor.
+func NewReplay(cfg ClientConfig, codec Codec, level int, timeout time.Duration) (*Replay, error) {
 	opts, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
-	compression := map[Codec]kgo.CompressionCodec{None: kgo.NoCompression(), Gzip: kgo.GzipCompression(),
-		Snappy: kgo.SnappyCompression(), LZ4: kgo.Lz4Compression(), Zstd: kgo.ZstdCompression()}
-	opts = append(opts, kgo.ProducerBatchCompression(compression[codec]), kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(replayPartition)))
+	opts = append(opts, kgo.ProducerBatchCompression(replayCompression(codec, level)), kgo.RecordPartitioner(kgo.BasicConsistentPartitioner(replayPartition)))
 	p := &Replay{timeout: timeout}
 	if p.kgo, err = kgo.NewClient(append(slices.Clone(opts), kgo.MaxBufferedBytes(replayBytesMax), kgo.ProducerBatchMaxBytes(replayBatchMax))...); err != nil {
 		return nil, fmt.Errorf("configure the Kafka client: %w", err)
@@ -47,6 +48,25 @@ func NewReplay(cfg ClientConfig, codec Codec, timeout time.Duration) (*Replay, e
 		return nil, fmt.Errorf("configure the Kafka client: %w", err)
 	}
 	return p, nil
+}
+
+// replayCompression is what NewCompressor makes of codec and level, in the client's
+// terms.
+func replayCompression(codec Codec, level int) kgo.CompressionCodec {
+	switch codec {
+	case Gzip:
+		return kgo.GzipCompression().WithLevel(max(level, gzip.BestSpeed))
+	case Snappy:
+		return kgo.SnappyCompression()
+	case LZ4:
+		if level == 0 {
+			return kgo.Lz4Compression()
+		}
+		return kgo.Lz4Compression().WithLevel(lz4Level(level))
+	case Zstd:
+		return kgo.ZstdCompression().WithLevel(int(zstd.EncoderLevelFromZstd(max(level, 1))))
+	}
+	return kgo.NoCompression()
 }
 
 // replayPartition keeps a record where it was, unless the topic was made anew
