@@ -7,8 +7,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +33,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode":  scriptExitCode,
 			"linesread": scriptLinesRead,
+			"until":     scriptUntil,
 		},
 	})
 }
@@ -111,9 +114,40 @@ func scriptLinesRead(ts *testscript.TestScript, neg bool, args []string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			ts.Fatalf("%d lines read (%v), want %d", got.LinesRead, err, want)
+			ts.Fatalf("%d lines read (%v), want %d\n%s", got.LinesRead, err, want, lastWords(ts))
 		}
 	}
+}
+
+// scriptUntil is `until 'SHELL COMMAND'`: runs it again and again until it succeeds. If it never does, or what runs in the background has
+// ended meanwhile, the script fails with what that said.
+func scriptUntil(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: until 'SHELL COMMAND'")
+	}
+	for deadline := time.Now().Add(time.Minute); ts.Exec("sh", "-c", args[0]) != nil; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) || slices.ContainsFunc(ts.BackgroundCmds(), hasEnded) {
+			ts.Fatalf("it never succeeds\n%s", lastWords(ts))
+		}
+	}
+}
+
+func hasEnded(cmd *exec.Cmd) bool {
+	return errors.Is(cmd.Process.Signal(syscall.Signal(0)), os.ErrProcessDone)
+}
+
+// lastWords ends what runs in the background and returns what it said.
+func lastWords(ts *testscript.TestScript) string {
+	var said strings.Builder
+	for _, cmd := range ts.BackgroundCmds() {
+		_ = cmd.Process.Kill()
+		for deadline := time.Now().Add(5 * time.Second); !hasEnded(cmd) && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		}
+		if hasEnded(cmd) { // else its buffers may still change
+			fmt.Fprintf(&said, "%v said:\n%v%v", cmd.Args, cmd.Stdout, cmd.Stderr)
+		}
+	}
+	return said.String()
 }
 
 // write makes a file and the directories above it.
