@@ -8,7 +8,7 @@ BENCH       ?= .
 SEEDS       ?= 20000
 TESTFLAGS   ?=
 
-.PHONY: bench-files bench-files-polling bench-100k-files test test-long test-seeds test-long-reports test-long-faults test-long-cases test-long-older lint kafka-note build bench fuzz demo clean
+.PHONY: bench-spool bench-backlog bench-hosts bench-files bench-files-polling bench-100k-files test test-long test-seeds test-long-reports test-long-faults test-long-cases test-long-older lint kafka-note build bench fuzz demo clean
 
 # -count=1: the tests of the binary build it themselves, which the cache of results does not see.
 test: lint kafka-note
@@ -69,6 +69,19 @@ bench-files-polling:
 
 bench-100k-files:
 	$(GO) run ./benchmarks/files -files 100000 -only inotify -idle 15s -grow 5s -results benchmarks/results
+
+# How long a start takes by size and what a stuck lane keeps, warm and cold: 10 GiB on disk, some minutes.
+bench-spool:
+	$(GO) run ./benchmarks/spool -results benchmarks/results
+
+# How fast a full spool drains, from a warm and a cold page cache.
+bench-backlog:
+	$(GO) run ./benchmarks/backlog -batches 2000 -lines 4500 -rtt 0s -results benchmarks/results
+	$(GO) run ./benchmarks/backlog -batches 2000 -lines 4500 -rtt 0s -cold -results benchmarks/results
+
+# What ordinary hosts cost, footprint at rest: needs the right to make name spaces.
+bench-hosts:
+	$(GO) run ./benchmarks/hosts -results benchmarks/results
 
 # Every fuzz target of every package for FUZZTIME each.
 fuzz:

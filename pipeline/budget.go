@@ -18,6 +18,8 @@ type budget struct {
 	part    int64 // of the reserve, of each block: nobody else takes it
 	batch   int64 // the most that one batch takes
 
+	repays func(block int) bool // a batch of the block will find room in the spool; nil: all will
+
 	mu     sync.Mutex              // guards the rest
 	free   int64                   // never less than claims
 	held   []int64                 // by block, but for the loan
@@ -98,7 +100,8 @@ func (b *budget) flows(block int) bool {
 // may tells whether a block may take n bytes: what leaves the reserve alone, or,
 // up to one batch, what leaves the others their parts of it. A part may be too
 // small for a long line: while groups wait for room, one block at a time is lent
-// what it lacks of one batch, beyond the budget.
+// what it lacks of one batch, beyond the budget; none that might wait with it for
+// room that never comes, and the others for the loan.
 func (b *budget) may(block int, n int64) (ok, lend bool) {
 	if b.free-n >= b.reserve {
 		return true, false
@@ -110,7 +113,7 @@ func (b *budget) may(block int, n int64) (ok, lend bool) {
 	if b.lentTo == block {
 		held += b.loan
 	}
-	return b.stuck && (b.loan == 0 || b.lentTo == block) && held <= b.batch, true
+	return b.stuck && (b.loan == 0 && (b.repays == nil || b.repays(block)) || b.lentTo == block) && held <= b.batch, true
 }
 
 // claim is what a block that holds so much may still take of its part.

@@ -97,6 +97,26 @@ func TestBudgetLends(t *testing.T) {
 	}
 }
 
+// A block that has its share of the spool full would keep the loan for ever.
+func TestBudgetLendsToWhomFindsRoom(t *testing.T) {
+	b := newBudget(8<<20, 4<<20, 4)
+	stuck := map[int]bool{0: true, 1: true, 2: true}
+	b.repays = func(block int) bool { return !stuck[block] }
+	for block := range 3 {
+		for _, n := range []int{1 << 20, 100 << 10, bufferBytesMin} {
+			for b.take(block, n) != nil {
+			}
+		}
+	}
+	b.setStuck(true)
+	if b.take(2, 2<<20) != nil {
+		t.Error("lent to one that does not give back")
+	}
+	if b.take(3, 2<<20) == nil {
+		t.Error("nothing is left for the one that would")
+	}
+}
+
 // One that floods and gives nothing back leaves the reserve alone.
 func TestBudgetFlood(t *testing.T) {
 	b := newBudget(16<<20, 2<<20, 2)

@@ -117,6 +117,11 @@ func (c *committer) round(g *group) error {
 	}
 	now := time.Now()
 	c.tellRoom(now)
+	if c.shares.inUse() && now.Sub(c.measured) >= measureInterval {
+		if err := c.measure(now); err != nil {
+			return err
+		}
+	}
 	if err := c.stillThere(now); err != nil {
 		return err
 	}
@@ -239,6 +244,7 @@ func (c *committer) appendGroup(g *group) (full bool, err error) {
 	}
 	if g.block >= 0 {
 		c.shares.took(g.block, bytes)
+		c.intakes[g.block].spoolBytes.Store(c.shares.used[g.block])
 	}
 	c.appended = append(c.appended, g)
 	return false, nil

@@ -111,7 +111,7 @@ func (c *committer) measure(now time.Time) error {
 		return err
 	}
 	c.measured = now
-	c.shares.measure(room)
+	c.shares.measure(room, c.log.DeadBytes())
 	c.log.LiveBytes(func(id uint32, n int64) {
 		if block, ok := c.blockOf[id]; ok {
 			c.shares.used[block] += n
@@ -122,6 +122,7 @@ func (c *committer) measure(now time.Time) error {
 	}
 	for i, n := range c.shares.used {
 		c.intakes[i].spoolBytes.Store(n)
+		c.intakes[i].delivered.Store(c.shares.delivered[i])
 	}
 	return nil
 }

@@ -166,9 +166,10 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	blocks := len(cfg.Sources)
 	a.intakes = make([]intake, blocks)
 	for i := range a.intakes {
-		a.intakes[i].kept = shares.kept[i]
+		a.intakes[i].kept, a.intakes[i].longest = shares.kept[i], cfg.Sources[i].longest()
 	}
 	b := newBudget(budgetMax, largestBatch(cfg, groupMax, budgetMax), blocks)
+	b.repays = func(block int) bool { return a.intakes[block].findsRoom() }
 	for i := range max(1, min(readersMax, runtime.GOMAXPROCS(0)/2)) {
 		r := &reader{cfg: cfg, log: a.log, n: i, start: a.start, budget: b, work: a.work, groups: a.groups, dead: a.dead, intakes: a.intakes,
 			groupMax: groupMax, notify: make(chan struct{}, 1), reasons: make([]reasonCounts, blocks), feeds: map[uint32]*feed{}, short: make([]int64, blocks), stop: make([]bool, blocks)}

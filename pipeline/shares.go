@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,8 +13,16 @@ import (
 type intake struct {
 	paused     atomic.Bool  // its lines find no room in the spool: its files are left alone
 	kept       int64        // bytes of the spool that are its own; never changes
+	longest    int64        // bytes that one line takes there at most; never changes
 	spoolBytes atomic.Int64 // its lines in the spool that are still to be sent, about
+	delivered  atomic.Bool  // lines of it have been in the spool
 	timesMoved atomic.Int64 // when it was told that times of its records are out of bounds, in ns since the start; 0: never
+}
+
+// findsRoom tells whether a batch that is made now gets into the spool: nothing of
+// the block waits there, and there is its part, or its turn, to come.
+func (x *intake) findsRoom() bool {
+	return x.spoolBytes.Load() == 0 && (x.kept >= x.longest || x.delivered.Load())
 }
 
 // shares divides a spool among source blocks, so that one of them that floods
@@ -31,7 +40,8 @@ type shares struct {
 	used      []int64 // by block: bytes in the spool that are still to be sent
 	delivered []bool  // by block: lines of it have been in the spool
 	room      int64   // bytes that the spool still takes, of anybody
-	idle      int64   // of room, what blocks beyond their part leave for segments that stay although all in them is acked
+	stays     int64   // bytes of segments that stay although all in them is acked
+	idle      int64   // of room, what blocks beyond their part leave for those of them that there are not yet
 	turn      int64   // bytes kept for the block whose turn it is
 	turnOf    int     // that block; -1: none
 }
@@ -109,10 +119,13 @@ func (s *shares) took(block int, n int64) {
 	s.room -= n
 }
 
-// measure starts anew with the bytes that the spool takes; the caller adds up
-// what is used.
-func (s *shares) measure(room int64) {
-	s.room = room
+// inUse tells whether there is anything in the spool that is still to be sent.
+func (s *shares) inUse() bool { return slices.Max(s.used) > 0 }
+
+// measure starts anew with the bytes that the spool takes, and those in it that
+// are acked; the caller adds up what is used.
+func (s *shares) measure(room, dead int64) {
+	s.room, s.idle = room, max(0, s.stays-dead)
 	clear(s.used)
 }
 
@@ -135,7 +148,8 @@ func dividedSpool(cfg *Config, bytesMax, segmentBytes int64) *shares {
 		percent[i], longest[i] = cfg.Sources[i].SpoolShare, cfg.Sources[i].longest()
 	}
 	s := newShares(percent, longest, sharedBytes(bytesMax, cfg.Spool.RetainAckedBytes, segmentBytes))
-	s.idle = min(cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
+	s.stays = min(cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
+	s.idle = s.stays
 	return s
 }
 

@@ -399,32 +399,6 @@ func (l *Log) pruneLanes() {
 	}
 }
 
-// keepFrom is the lowest index of a lane that may be sent.
-func (l *Log) keepFrom(lane *lane) uint64 {
-	if from, asked := l.asked[lane.ID]; asked {
-		return min(from, lane.head)
-	}
-	return lane.head
-}
-
-// dead tells whether nothing in s will be sent: all durably acked or dropped.
-func (l *Log) dead(s *segment) bool {
-	alive := func(id uint32) bool {
-		lane := l.state.lanes[id]
-		return lane != nil && s.lanes[id].to > l.keepFrom(lane)
-	}
-	if alive(s.blocker) { // mostly still the same: no need to go through all
-		return false
-	}
-	for id := range s.lanes {
-		if alive(id) {
-			s.blocker = id
-			return false
-		}
-	}
-	return true
-}
-
 // segmentsKept are the newest segments, which stay: should the last checkpoint be
 // damaged, the one before it and the commits behind that say nearly all.
 const segmentsKept = 2

@@ -14,7 +14,7 @@ import (
 const (
 	tagBytesMax = 16
 	numbersMax  = 1 << 28 // per tag; a bit each
-	tagsMax     = 16384
+	tagsMax     = 1 << 16
 )
 
 // LineTotals is what verify mode found in the numbered lines (`<tag> <number> ...`, one tag per file).

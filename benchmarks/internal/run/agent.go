@@ -50,6 +50,7 @@ type AgentStats struct {
 	OldestUnackedSecond float64 `json:"oldest_unacked_seconds"`
 	Syncs               int64   `json:"syncs"`
 	SpoolBytesWritten   int64   `json:"spool_bytes_written"`
+	SpoolFullSeconds    float64 `json:"spool_full_seconds"`
 }
 
 // agentConfig leaves everything at its default that is not named.

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -143,6 +145,25 @@ func (p *Process) Usage() (Usage, error) {
 	u.RSSBytes, u.PeakRSSBytes = rssKiB<<10, peakKiB<<10
 	u.WrittenBytes, err = field(dir+"io", "write_bytes:")
 	return u, err
+}
+
+// Descriptors counts the open files.
+func (p *Process) Descriptors() (int, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	return len(open), err
+}
+
+// DiskBytes is what the files of a folder take of their volume.
+func DiskBytes(dir string) (sum int64, err error) {
+	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		var st unix.Stat_t
+		if err == nil {
+			err = unix.Lstat(path, &st)
+		}
+		sum += st.Blocks * 512
+		return err
+	})
+	return sum, err
 }
 
 // ResetPeak has PeakRSSBytes begin anew.
