@@ -321,7 +321,7 @@ func TestNolintHasAReason(t *testing.T) {
 	}
 }
 
-// The contract names a test in each of its rows, and each of them exists.
+// What is promised names a test in each row, and each of them exists.
 func TestContractIsTested(t *testing.T) {
 	tests := map[string]bool{}
 	for _, f := range sourceFiles(t) {
@@ -331,27 +331,29 @@ func TestContractIsTested(t *testing.T) {
 			}
 		}
 	}
-	text, err := os.ReadFile("docs/contract.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows := 0
-	for line := range strings.Lines(string(text)) {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| event") {
-			continue
+	for _, doc := range []string{"docs/contract.md", "docs/spool.md"} {
+		text, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
 		}
-		rows++
-		names := regexp.MustCompile(`Test[A-Z0-9]\w*`).FindAllString(line, -1)
-		if len(names) == 0 {
-			t.Errorf("docs/contract.md: no test in: %s", line)
-		}
-		for _, name := range names {
-			if !tests[name] {
-				t.Errorf("docs/contract.md names %s, which does not exist", name)
+		rows := 0
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| event") || strings.HasPrefix(line, "| point") {
+				continue
+			}
+			rows++
+			names := regexp.MustCompile(`(Test|Fuzz)[A-Z0-9]\w*`).FindAllString(line, -1)
+			if len(names) == 0 {
+				t.Errorf("%s: no test in: %s", doc, line)
+			}
+			for _, name := range names {
+				if !tests[name] {
+					t.Errorf("%s names %s, which does not exist", doc, name)
+				}
 			}
 		}
-	}
-	if rows < 20 {
-		t.Errorf("docs/contract.md: %d rows were read", rows)
+		if rows < 20 {
+			t.Errorf("%s: %d rows were read", doc, rows)
+		}
 	}
 }

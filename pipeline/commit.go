@@ -37,6 +37,8 @@ type committer struct {
 	parkedGroups int
 	tried        time.Time // when they last were
 	acked        bool      // since then: acks
+	shareShort   bool      // one of them found no room in its share
+	noRoom       error     // why a group found none last
 	firstTried   int
 	intakes      []intake
 	drops        []bool // by block: new lines are dropped when there is no room
@@ -223,13 +225,13 @@ func (c *committer) appendGroup(g *group) (full bool, err error) {
 	}
 	if bytes > 0 {
 		if ok, err := c.fits(g, bytes); err != nil || !ok {
-			c.tellFull(g, errShare)
+			c.noRoom, c.shareShort = errShare, true
 			return true, err
 		}
 	}
 	refs, err := c.log.Append(c.refs, c.batches, &g.commit)
 	if errors.Is(err, spool.ErrFull) {
-		c.tellFull(g, err)
+		c.noRoom = err
 		return true, nil
 	}
 	if err != nil {
@@ -384,7 +386,7 @@ func (c *committer) untilDue() time.Duration {
 	if c.parkedGroups > 0 || !c.stuckAt.IsZero() {
 		wait = retryFull
 	}
-	if c.parkedGroups > 0 && c.acked {
+	if c.parkedGroups > 0 && c.acked && c.shareShort {
 		wait = retryAcked
 	}
 	if at := c.journal.oldest(); !at.IsZero() {

@@ -58,12 +58,43 @@ func (c *committer) try(g *group) (done bool, err error) {
 	if err != nil || !full {
 		return !full, err
 	}
-	if len(g.batches) == 0 || g.block >= len(c.drops) || !c.drops[g.block] {
+	drops := len(g.batches) > 0 && g.block < len(c.drops) && c.drops[g.block]
+	if drops { // not before all acks that there are have made room
+		wrote, err := c.writeAcks(time.Now())
+		if wrote && err == nil {
+			full, err = c.appendGroup(g)
+		}
+		if err != nil || !full {
+			return !full, err
+		}
+	}
+	c.tellFull(g, c.noRoom)
+	if !drops {
 		return false, nil
 	}
 	c.dropLines(g)
 	full, err = c.appendGroup(g)
 	return !full, err
+}
+
+// writeAcks makes durable what the sink has said so far, if there is anything.
+func (c *committer) writeAcks(now time.Time) (wrote bool, err error) {
+	if wrote = c.journal.take(&c.entries, now, true); wrote {
+		if err := c.appendEntries(now); err != nil {
+			return false, err
+		}
+	}
+	if c.entries.replace != nil {
+		if err := c.appendReplacement(); err != nil {
+			return false, err
+		}
+		wrote = true
+	}
+	if wrote {
+		c.measured = time.Time{}
+		return true, c.sync()
+	}
+	return false, nil
 }
 
 // dropLines takes the batches out of a group and puts the gaps in that stand for
@@ -111,7 +142,7 @@ func (c *committer) measure(now time.Time) error {
 		return err
 	}
 	c.measured = now
-	c.shares.measure(room, c.log.DeadBytes())
+	c.shares.measure(room)
 	c.log.LiveBytes(func(id uint32, n int64) {
 		if block, ok := c.blockOf[id]; ok {
 			c.shares.used[block] += n
@@ -154,13 +185,13 @@ func (c *committer) park(p *parking, g *group) {
 // each time.
 func (c *committer) retry(now time.Time) error {
 	wait := retryFull
-	if c.acked {
+	if c.acked && c.shareShort {
 		wait = retryAcked
 	}
 	if c.parkedGroups == 0 || now.Sub(c.tried) < wait {
 		return nil
 	}
-	c.tried, c.acked = now, false
+	c.tried, c.acked, c.shareShort = now, false, false
 	c.firstTried++
 	resumed := false
 	for i := range c.parked {

@@ -40,8 +40,7 @@ type shares struct {
 	used      []int64 // by block: bytes in the spool that are still to be sent
 	delivered []bool  // by block: lines of it have been in the spool
 	room      int64   // bytes that the spool still takes, of anybody
-	stays     int64   // bytes of segments that stay although all in them is acked
-	idle      int64   // of room, what blocks beyond their part leave for those of them that there are not yet
+	most      int64   // bytes of all blocks together that leave room for what healthy ones write and get acked
 	turn      int64   // bytes kept for the block whose turn it is
 	turnOf    int     // that block; -1: none
 }
@@ -53,7 +52,7 @@ const autoShare = 2
 // newShares divides spoolBytes; percent is by block, 0: no claim. longest is what
 // a line of the block takes at most.
 func newShares(percent []int, longest []int64, spoolBytes int64) *shares {
-	s := &shares{used: make([]int64, len(percent)), delivered: make([]bool, len(percent)), turnOf: -1}
+	s := &shares{used: make([]int64, len(percent)), delivered: make([]bool, len(percent)), most: spoolBytes, turnOf: -1}
 	s.kept = parts(percent, spoolBytes)
 	for i, n := range longest {
 		if n > s.kept[i] {
@@ -87,22 +86,23 @@ func parts(percent []int, spoolBytes int64) []int64 {
 
 // fits tells whether n more bytes of a block leave the others what is theirs.
 func (s *shares) fits(block int, n int64) bool {
-	return s.used[block]+n <= s.kept[block] || s.room-n >= s.others(block) ||
+	return s.used[block]+n <= s.kept[block] || s.free(block, n) ||
 		s.turnFree() && s.used[block] == 0 && s.delivered[block] && n <= s.turn
 }
 
-// others is what of the room is kept for blocks but this one.
-func (s *shares) others(block int) int64 {
-	sum := s.idle
+// free tells whether n more bytes of a block are nobody's.
+func (s *shares) free(block int, n int64) bool {
+	others, used := int64(0), int64(0)
 	if s.turnFree() {
-		sum += s.turn
+		others += s.turn
 	}
 	for i := range s.kept {
+		used += s.used[i]
 		if i != block {
-			sum += max(0, s.kept[i]-s.used[i])
+			others += max(0, s.kept[i]-s.used[i])
 		}
 	}
-	return sum
+	return n+others <= s.room && used+n+others <= s.most
 }
 
 func (s *shares) turnFree() bool { return s.turnOf < 0 || s.used[s.turnOf] <= s.kept[s.turnOf] }
@@ -112,7 +112,7 @@ func (s *shares) took(block int, n int64) {
 	if s.turnFree() {
 		s.turnOf = -1
 	}
-	if s.used[block]+n > s.kept[block] && s.room-n < s.others(block) {
+	if s.used[block]+n > s.kept[block] && !s.free(block, n) {
 		s.turnOf = block
 	}
 	s.used[block] += n
@@ -122,10 +122,10 @@ func (s *shares) took(block int, n int64) {
 // inUse tells whether there is anything in the spool that is still to be sent.
 func (s *shares) inUse() bool { return slices.Max(s.used) > 0 }
 
-// measure starts anew with the bytes that the spool takes, and those in it that
-// are acked; the caller adds up what is used.
-func (s *shares) measure(room, dead int64) {
-	s.room, s.idle = room, max(0, s.stays-dead)
+// measure starts anew with the bytes that the spool takes; the caller adds up
+// what is used.
+func (s *shares) measure(room int64) {
+	s.room = room
 	clear(s.used)
 }
 
@@ -134,22 +134,18 @@ const (
 	measurePause    = 40 * time.Millisecond // when a block seems to have none
 )
 
-// sharedBytes is what of a spool can hold lines of lanes that are stuck, while
-// others go on: not what is kept to heal, the spares, the two newest segments,
-// which may hold nothing of theirs, and the next one.
-func sharedBytes(bytesMax, retainBytes, segmentBytes int64) int64 {
-	return max(0, bytesMax-min(retainBytes, bytesMax/4)-5*segmentBytes) / 4 * 3
-}
-
-// dividedSpool divides what of a spool can hold lines among the sources.
+// dividedSpool divides what of a spool can hold lines of lanes that are stuck, while
+// others go on, among the sources: not what is kept to heal, the spares, the two
+// newest segments, which may hold nothing of theirs, and the next one. Groups do not
+// span segments, so of what is promised a quarter is left out of account.
 func dividedSpool(cfg *Config, bytesMax, segmentBytes int64) *shares {
 	percent, longest := make([]int, len(cfg.Sources)), make([]int64, len(cfg.Sources))
 	for i := range cfg.Sources {
 		percent[i], longest[i] = cfg.Sources[i].SpoolShare, cfg.Sources[i].longest()
 	}
-	s := newShares(percent, longest, sharedBytes(bytesMax, cfg.Spool.RetainAckedBytes, segmentBytes))
-	s.stays = min(cfg.Spool.RetainAckedBytes, bytesMax/4) + 2*segmentBytes
-	s.idle = s.stays
+	most := max(0, bytesMax-min(cfg.Spool.RetainAckedBytes, bytesMax/4)-5*segmentBytes)
+	s := newShares(percent, longest, most/4*3)
+	s.most = most
 	return s
 }
 

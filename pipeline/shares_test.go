@@ -47,11 +47,11 @@ func TestSharesTurn(t *testing.T) {
 	if s.fits(1, 300) || s.fits(0, 1) || !s.fits(1, 87) || !s.fits(2, 87) || !s.fits(3, 87) {
 		t.Errorf("one at a time: %+v", s)
 	}
-	s.measure(561, 0) // delivered
+	s.measure(561) // delivered
 	if !s.fits(1, 300) {
 		t.Errorf("the next: %+v", s)
 	}
-	s.measure(900, 0) // room for all: nobody's turn
+	s.measure(900) // room for all: nobody's turn
 	if s.took(0, 300); !s.turnFree() {
 		t.Errorf("%+v", s)
 	}

@@ -130,15 +130,6 @@ func (l *Log) Room() (int64, error) {
 	return l.newest().room() + files*(l.segmentBytes/4*3), nil
 }
 
-// DeadBytes is about what of the segments holds nothing that is still to be sent,
-// but for what thinning could not give back.
-func (l *Log) DeadBytes() (sum int64) {
-	for _, s := range l.segments {
-		sum += max(0, s.diskBytes-l.liveBytes(s)-s.residue)
-	}
-	return sum - l.newest().room()
-}
-
 // Next is the index that the lane's next new record gets; 0 for a lane that no
 // commit has named.
 func (l *Log) Next(lane uint32) uint64 {

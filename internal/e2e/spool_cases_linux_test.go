@@ -146,6 +146,38 @@ func TestC097SpoolNotWritable(t *testing.T) {
 	}
 }
 
+// The volume comes back read-only, as after an error of its disk: the agent says so and
+// leaves; when it may write again it goes on. (Beside an agent that holds files open for
+// writing nobody can make it read-only but the kernel: TestRefusedForAWhile.)
+func TestC097VolumeReadOnly(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	b := embedded(t, 2)
+	b.maxBytes, b.spool = "40MiB", "  min_free_bytes: 4MiB\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 500})
+	w.mountTmpfs("64m")
+	remount := func(flags uintptr) {
+		t.Helper()
+		if err := unix.Mount("none", w.spoolDir(), "", unix.MS_REMOUNT|flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.cut()
+	w.agent.Start()
+	w.writer.Write(3_000)
+	w.awaitSpooled()
+	w.agent.Kill9()
+	remount(unix.MS_RDONLY)
+	w.wantExit1("read-only file system")
+	remount(0)
+	w.agent.Start()
+	w.writer.Write(3_000)
+	w.heal()
+	w.check()
+	w.stop()
+}
+
 // Another program fills the volume while the agent runs, and frees it: reading
 // pauses, what is spooled is delivered meanwhile, reading resumes by itself.
 func TestC090VolumeFilledAndFreed(t *testing.T) {
