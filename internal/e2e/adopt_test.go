@@ -75,6 +75,11 @@ func TestClusterReplacedIsAdopted(t *testing.T) {
 		t.Errorf("fix lane adopt says %q", said)
 	}
 	w.agent.WaitLog("why=operator", 20*time.Second)
+	for deadline := time.Now().Add(20 * time.Second); other.fake.PartitionInfo(other.topic, 0).HighWatermark+other.fake.PartitionInfo(other.topic, 1).HighWatermark == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing comes of the decision")
+		}
+	} // what is used is durable
 	w.agent.Kill9()
 	w.agent.Start()
 	w.adoptRest(first)

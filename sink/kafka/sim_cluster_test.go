@@ -225,17 +225,24 @@ func (w *simWorld) fetch(p *simPartition, f *simReplica) {
 
 // common is how many batches of f are those of l.
 func (f *simReplica) common(l *simReplica) int {
+	if n := len(f.log); n > 0 && l.has(&f.log[n-1]) {
+		return n // whoever has a batch has what its leader had below it
+	}
 	for i := range f.log {
 		x := &f.log[i]
 		if x.base < l.start {
 			continue
 		}
-		j, found := slices.BinarySearchFunc(l.log, x.base, func(c simCell, base int64) int { return int(c.base - base) })
-		if !found || l.log[j].build != x.build || l.log[j].leaderEpoch != x.leaderEpoch || l.log[j].serial != x.serial {
+		if !l.has(x) {
 			return i
 		}
 	}
 	return len(f.log)
+}
+
+func (r *simReplica) has(x *simCell) bool {
+	i, found := slices.BinarySearchFunc(r.log, x.base, func(c simCell, base int64) int { return int(c.base - base) })
+	return found && r.log[i].serial == x.serial
 }
 
 // commit moves the leader's high watermark, and answers who waited for it.

@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -18,30 +21,48 @@ var (
 	simTime   = flag.Duration("sim.time", 3*time.Second, "time to simulate")
 )
 
-// TestSim lives worlds with ascending seeds. Each is repeated by its seed:
+// TestSim lives worlds with ascending seeds, one on each processor. Each is
+// repeated by its seed:
 //
 //	go test ./sink/kafka -run 'TestSim$' -sim.seed N -sim.runs 1
 func TestSim(t *testing.T) {
 	begin := time.Now()
-	seed, failed, worlds, steps := *simSeed, 0, 0, 0
-	for ; failed < 3; seed++ {
-		if n := int(seed - *simSeed); *simRuns > 0 && n >= *simRuns || *simRuns == 0 && n%16 == 0 && time.Since(begin) >= *simTime {
-			break
-		}
-		if !strings.Contains(simKind(seed), *simOnly) {
-			continue
-		}
-		w := simLive(seed, asItIs, false)
-		worlds, steps = worlds+1, steps+w.steps
-		if w.failure != "" {
-			failed++
-			t.Errorf("-sim.seed %d -sim.runs 1 (%s): %s", seed, w.name, w.failure)
-			if failed == 1 {
-				t.Log(simRetell(seed, asItIs))
+	var (
+		next, worlds, steps atomic.Uint64
+		mu                  sync.Mutex
+		failed              []*simWorld
+		all                 sync.WaitGroup
+	)
+	over := func(n uint64) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(failed) >= 3 || *simRuns > 0 && n >= uint64(*simRuns) || *simRuns == 0 && time.Since(begin) >= *simTime
+	}
+	for range runtime.GOMAXPROCS(0) {
+		all.Go(func() {
+			for n := next.Add(1) - 1; !over(n); n = next.Add(1) - 1 {
+				if !strings.Contains(simKind(*simSeed+n), *simOnly) {
+					continue
+				}
+				w := simLive(*simSeed+n, asItIs, false)
+				worlds.Add(1)
+				steps.Add(uint64(w.steps))
+				if w.failure != "" {
+					mu.Lock()
+					failed = append(failed, w)
+					mu.Unlock()
+				}
 			}
+		})
+	}
+	all.Wait()
+	for i, w := range failed {
+		t.Errorf("-sim.seed %d -sim.runs 1 (%s): %s", w.seed, w.name, w.failure)
+		if i == 0 {
+			t.Log(simRetell(w.seed, asItIs))
 		}
 	}
-	t.Logf("-sim.seed %d: %d worlds, %d steps, %.0f worlds/s", *simSeed, worlds, steps, float64(worlds)/time.Since(begin).Seconds())
+	t.Logf("-sim.seed %d: %d worlds, %d steps, %.0f worlds/s", *simSeed, worlds.Load(), steps.Load(), float64(worlds.Load())/time.Since(begin).Seconds())
 }
 
 // Worlds that showed a bug once, with what it was: testdata/sim/NAME.txt.
