@@ -29,6 +29,7 @@ const (
 	volumeBytes = 256 << 20
 	logBytes    = 150 << 20 // of each of two files: more than the spool takes of the volume, whatever the codec
 	filesPerDir = 100
+	fewBytes    = 1 << 10 // some lines
 )
 
 type settings struct {
@@ -137,6 +138,9 @@ func (h *host) write(name string, bytes int64) (lines int64, err error) {
 		return 0, err
 	}
 	made, err := corpus.WriteFile(path, corpus.Options{Kind: corpus.Access, Seed: 1, Tag: filepath.Base(name)}, bytes)
+	if err == nil && made.Lines == 0 {
+		err = fmt.Errorf("%d bytes hold no line", bytes)
+	}
 	return int64(made.Lines), err
 }
 
@@ -183,7 +187,7 @@ func (h *host) waitSpooled(lines int64) error {
 }
 
 func (s *settings) rest(h *host) error {
-	lines, err := h.write("app", 1)
+	lines, err := h.write("app", fewBytes)
 	if err := errors.Join(err, h.start()); err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (s *settings) readOnly(h *host) error {
 func (s *settings) manyFiles(h *host) error {
 	lines := int64(0)
 	for i := range s.files {
-		n, err := h.write(fmt.Sprintf("%d/f%d", i/filesPerDir, i), 1)
+		n, err := h.write(fmt.Sprintf("%d/f%d", i/filesPerDir, i), fewBytes)
 		if err != nil {
 			return err
 		}
