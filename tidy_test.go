@@ -331,7 +331,7 @@ func TestContractIsTested(t *testing.T) {
 			}
 		}
 	}
-	for _, doc := range []string{"docs/contract.md", "docs/spool.md"} {
+	for _, doc := range []string{"docs/contract.md", "docs/spool.md", "docs/records.md"} {
 		text, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)

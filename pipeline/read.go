@@ -274,7 +274,9 @@ func (r *reader) canGo(of *openFile, now time.Time) bool {
 	case of.f.GivenUp():
 		return true
 	case !of.more:
-		return !of.waits() && (of.f.Complete() || of.f.Wanted() || now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter)
+		// One that is not begun is not at rest: given back, it would wait from the start for the one before it.
+		atRest := (of.stream == nil || of.begun) && now.Sub(of.grewAt) > r.source(of).IdleFlush+releaseAfter
+		return !of.waits() && (of.f.Complete() || of.f.Wanted() || atRest)
 	}
 	return r.intakes[of.feed.block].paused.Load() && of.f.Wanted() && !of.f.Missing() && of.line.open == 1
 }
