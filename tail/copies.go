@@ -17,9 +17,11 @@ type copySource struct {
 	packed   string      // compressed with this: offsets are those of the unpacked bytes
 	was      Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
 	not      []key       // copies that turned out to be of other files
-	younger  bool        // once it is sure that this is the copy, younger generations are looked for
+	younger  bool        // it is not sure that this is the copy; then others that begin like it are younger generations
 	torn     bool        // the copy ends in the middle; it is tried again when it changes
 	finished bool        // it was read to its end
+	age      int64       // when what is in it was written last, if it is compressed
+	restOf   *File       // it is what was unread of this one before that was truncated
 }
 
 // truncation is a file whose content went while (perhaps) some of it was unread.
@@ -67,6 +69,7 @@ type copyFound struct {
 	found
 	at   string // its own name
 	kind string // of compression, "" for none
+	age  int64  // of what is in it, if it is compressed; 0: not told
 	sure bool   // no other file may be the copy
 }
 
@@ -87,7 +90,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib.path, fp, cur)) {
 				continue
 			}
-			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, kind == ""}
+			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == ""}
 			if this.sure || k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born {
 				this.sure = true // or it was read from before
 				return this, true
@@ -114,14 +117,14 @@ func (w *Watcher) enterCopy(f *File, c copyFound) {
 	if g := w.sources[c.key]; g != nil && g.src.st.is(&c.st) {
 		w.drop(g) // it was found, but never handed out
 	} else if g != nil {
-		w.forget(g) // the inode number was used again
+		w.displace(g)
 	}
-	owner := w.byPath[c.path]
+	if c.kind != "" && c.age == 0 {
+		c.age = w.packedAge(blockPath{c.block, c.path}, sibling{c.at, c.st})
+	}
+	f.src.age = c.age
 	f.copy, f.src.packed, f.src.was = true, c.kind, f.fp
-	w.enter(f, c.found)
-	if owner != nil && owner != f {
-		w.byPath[c.path], w.byPath[f.src.real] = owner, owner
-	}
+	w.enterAside(f, c.found)
 	f.src.missing, f.src.at, f.src.lostSince = true, c.at, time.Time{}
 	f.gone.Store(true)
 	w.heat(f)
@@ -135,11 +138,11 @@ func (w *Watcher) strayCopy(f *File) bool {
 	if !ok {
 		return false
 	}
+	at := blockPath{f.src.key.block, f.Path()}
+	w.unsettle(at, 0)
 	w.unstray(f)
 	w.enterCopy(f, c)
-	if f.src.younger = !c.sure; c.sure {
-		w.rescueLater(c)
-	}
+	f.src.younger = !c.sure
 	return true
 }
 
@@ -209,8 +212,9 @@ func (w *Watcher) settleTruncated() {
 		rest.fp, rest.cur = t.fp, t.cur
 		rest.after = t.f
 		w.enterCopy(rest, c)
+		rest.src.restOf = t.f
 		if rest.src.younger = !c.sure; c.sure {
-			w.rescueLater(c)
+			w.unsettle(blockPath{block, t.f.Path()}, rest.age()+1)
 		}
 		w.queue(rest)
 	}
@@ -261,17 +265,17 @@ func (w *Watcher) settleCopy(f *File) bool {
 // of the two is still known.
 func (w *Watcher) finish(f *File) {
 	s := &f.src
-	if s.younger {
-		w.rescueLater(copyFound{found{candidate{block: s.key.block, path: f.Path()}, s.key, s.st}, s.at, s.packed, true})
+	if s.finished = true; s.younger {
+		s.younger = false
+		w.unsettle(blockPath{s.key.block, f.Path()}, s.age+1)
 	}
-	s.finished = true
 	w.closeFile(f)
 	w.finished = append(w.finished, f)
 }
 
 func (w *Watcher) forgetFinished() {
 	w.finished = slices.DeleteFunc(w.finished, func(f *File) bool {
-		if !f.src.forgotten && w.neededBy(f) {
+		if !f.src.forgotten && w.needed(f) {
 			f.letNext()
 			return false
 		}
@@ -295,50 +299,11 @@ func (w *Watcher) otherCopy(f *File) {
 		return
 	}
 	f.letNext()
-	w.strays[f.fp.Ino] = append(w.strays[f.fp.Ino], f)
-	w.rescan = true
-}
-
-// rescueLater enters the generations that are younger than the copy c and were never seen: the path was rotated more than
-// once while nobody watched. Programs that compress keep the time of the last write.
-func (w *Watcher) rescueLater(c copyFound) {
-	names := namesOf(c.path)
-	for _, sib := range w.siblingsIn(parent(c.at)) {
-		k := key{c.block, sib.st.dev, sib.st.ino}
-		if sib.st.mtime <= c.st.mtime || !namedAfter(names, sib.path, numbered) || w.excluded[key{0, k.dev, k.ino}] {
-			continue
-		}
-		if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out || g.src.missing) {
-			continue
-		}
-		head, kind := w.headOf(sib)
-		if len(head) == 0 || w.knownHead(c, sib, head) || kind == "" && (w.mayBeStray(sib) || w.copied(sib, c.found, names)) {
-			continue
-		}
-		w.rescueCopy(c.found, sib, head, kind)
-	}
+	w.stray(f)
 }
 
 // numbered tells whether a file beside path is named as programs name its rotations: by number or date.
 func numbered(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
 	return ok && len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && '0' <= rest[1] && rest[1] <= '9'
-}
-
-// knownHead tells whether a sibling is the copy of a source that is known by another name: the same head, and written
-// last at the same time (or not found yet).
-func (w *Watcher) knownHead(c copyFound, sib sibling, head []byte) bool {
-	for _, g := range w.sources {
-		if g.src.key.block == c.block && !g.src.out && beginsLike(head, g.fp) && sameWrite(g.src.st.mtime, sib.st.mtime) {
-			return true
-		}
-	}
-	for _, same := range w.strays {
-		for _, g := range same {
-			if g.src.key.block == c.block && beginsLike(head, g.fp) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -50,7 +50,7 @@ func (w *Watcher) miss(f *File) {
 	}
 	quiet := w.now().Sub(s.changedAt)
 	switch {
-	case st.nlink == 0 && quiet >= 2*w.scanGap && !w.neededBy(f):
+	case st.nlink == 0 && quiet >= 2*w.scanGap:
 		w.leaveBehind(f)
 	case st.nlink > 0 && quiet >= w.keep.moved:
 		w.closeFile(f)
@@ -78,6 +78,14 @@ func (w *Watcher) follow(f *File) {
 		}
 	}
 	now := w.now()
+	if f.ID() == 0 && s.packed == "" && s.lostSince.IsZero() {
+		w.vanishedUnread(f)
+		return
+	}
+	if s.left && !w.needed(f) {
+		w.forget(f)
+		return
+	}
 	if s.lostSince.IsZero() {
 		if w.followCopy(f) {
 			return
@@ -124,7 +132,7 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 	if st, err := statPath(s.real); err == nil && s.st.is(&st) {
 		return sibling{s.real, st}, true
 	}
-	for _, dir := range []string{parent(s.real), parent(f.Path())} {
+	for _, dir := range slices.Compact(append(dirsOf(f.Path()), parent(s.real))) {
 		for _, sib := range w.siblingsIn(dir) {
 			if s.st.is(&sib.st) {
 				return sib, true
@@ -139,7 +147,25 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 	if list, ok := w.siblings[dir]; ok {
 		return list
 	}
+	if w.siblings == nil {
+		w.siblings = map[string][]sibling{}
+	}
 	var list []sibling
+	for range listingsMax { // while names are moved, some of them are met twice and others never
+		before, _ := statPath(dir)
+		list = w.list(dir)
+		if after, _ := statPath(dir); after.same(&before) {
+			break
+		}
+	}
+	w.siblings[dir] = list
+	return list
+}
+
+// listingsMax is how often a directory is listed that changes meanwhile.
+const listingsMax = 3
+
+func (w *Watcher) list(dir string) (list []sibling) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !gone(err) {
 		w.warnOnce(dir, "directory cannot be searched for rotated files: "+err.Error())
@@ -153,10 +179,6 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 			list = append(list, sibling{path, st})
 		}
 	}
-	if w.siblings == nil {
-		w.siblings = map[string][]sibling{}
-	}
-	w.siblings[dir] = list
 	return list
 }
 
@@ -169,7 +191,7 @@ func (w *Watcher) searchStrays() {
 			continue
 		}
 		w.tellStray(f)
-		if now.Sub(f.src.lostSince) >= w.keep.unseen {
+		if now.Sub(f.src.lostSince) >= w.keep.unseen || f.src.left && w.scans > 1 && !w.needed(f) {
 			w.lostStray(f)
 		}
 	}
@@ -181,7 +203,9 @@ func (w *Watcher) tellStray(f *File) {
 		return
 	}
 	f.src.lostSince = w.now()
-	if f.src.key.block >= 0 {
+	if f.unread(f.src.st.size) > 0 {
+		w.countLost(f)
+	} else if f.src.key.block >= 0 {
 		w.stats.vanished.Add(1)
 		w.log.Warn("file vanished while it was not watched: what was written to it after the offset is lost, if anything was", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	}
@@ -224,7 +248,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			switch {
 			case err == nil && same:
 				w.unstray(f)
-				w.enter(f, c)
+				w.enterAside(f, c)
 				s.checked = sib.st
 			case err == nil && f.fp.Born != 0 && sib.st.born != 0:
 				w.startOver(f, c) // born together: truncated, then renamed
@@ -251,75 +275,6 @@ func (w *Watcher) forget(f *File) {
 	w.retire(f)
 }
 
-// leaveBehind is for a deleted file that was read to its end. It is forgotten, unless an older generation of its path is still remembered: a
-// start that finds the copy of the older one takes every younger copy that nobody knows for a generation that no look saw.
-func (w *Watcher) leaveBehind(f *File) {
-	if !w.olderKnown(f) || !w.copiesBeside(f) {
-		w.forget(f)
-		return
-	}
-	w.countLost(f)
-	f.src.lostSince = w.now()
-	f.letNext()
-	w.closeFile(f)
-}
-
-// olderKnown tells whether a generation of f's path that was made before f is remembered without being there, or is read from a copy.
-func (w *Watcher) olderKnown(f *File) bool {
-	older := func(g *File) bool {
-		return together(g, f) && g.age() < f.age()
-	}
-	for _, g := range w.sources {
-		if s := &g.src; (!s.lostSince.IsZero() || s.packed != "" && !s.finished) && older(g) {
-			return true
-		}
-	}
-	for _, same := range w.strays {
-		if slices.ContainsFunc(same, older) {
-			return true
-		}
-	}
-	return false
-}
-
-// neededBy tells whether a start would miss f, which was read to its end, if it were forgotten now: an older generation of its path is
-// still open though deleted, so that f's copy would be taken for unseen, or a younger one is not known yet and nothing else leads to it.
-func (w *Watcher) neededBy(f *File) bool {
-	now := w.now()
-	for _, g := range w.sources {
-		if g != f && together(g, f) && (g.ID() == 0 && (g.src.waiting || g.due(now)) || g.src.missing && g.fd >= 0 && g.src.st.nlink == 0 && g.age() < f.age()) {
-			return true
-		}
-	}
-	return false
-}
-
-// together tells whether two sources are generations of one path.
-func together(g, f *File) bool {
-	return g.src.key.block == f.src.key.block && g.Path() == f.Path()
-}
-
-// age orders the generations of a path: when a file was made, or what is in a compressed copy was written last.
-func (f *File) age() int64 {
-	if f.src.packed != "" {
-		return f.src.st.mtime
-	}
-	return f.fp.Born
-}
-
-// copiesBeside tells whether there is a compressed file that may be a generation of f's path.
-func (w *Watcher) copiesBeside(f *File) bool {
-	names := append(namesOf(f.Path()), f.src.real)
-	packed := func(sib sibling) bool {
-		if !namedAfter(names, sib.path, numbered) {
-			return false
-		}
-		_, kind := w.headOf(sib)
-		return kind != ""
-	}
-	return slices.ContainsFunc(w.siblingsIn(parent(f.src.real)), packed) || slices.ContainsFunc(w.siblingsIn(parent(f.Path())), packed)
-}
-
 // retire drops a source that has nothing more to give.
 func (w *Watcher) retire(f *File) {
 	w.drop(f)
@@ -333,12 +288,10 @@ func (w *Watcher) drop(f *File) {
 	s := &f.src
 	f.letNext()
 	w.closeFile(f)
-	if s.waiting {
-		s.waiting = false
-		w.waiting = slices.DeleteFunc(w.waiting, func(q *File) bool { return q == f })
-	}
+	w.dequeue(f)
 	s.forgotten, w.recount = true, true
 	w.admitted(f)
+	w.leaveKin(f)
 	if w.sources[s.key] == f {
 		delete(w.sources, s.key)
 	}
@@ -346,6 +299,43 @@ func (w *Watcher) drop(f *File) {
 		if w.byPath[p] == f {
 			delete(w.byPath, p)
 		}
+	}
+}
+
+// displace is for a source whose inode number was used again: the file is gone for sure.
+func (w *Watcher) displace(f *File) {
+	if f.ID() == 0 {
+		w.forget(f)
+		return
+	}
+	f.letNext()
+	f.src.left = true
+	if f.src.lostSince.IsZero() && f.unread(f.src.st.size) <= 0 {
+		f.src.lostSince = w.now()
+	}
+	w.dequeue(f)
+	w.admitted(f)
+	w.stray(f)
+}
+
+// stray makes a source one whose file is looked for.
+func (w *Watcher) stray(f *File) {
+	w.leaveKin(f)
+	if w.sources[f.src.key] == f {
+		delete(w.sources, f.src.key)
+	}
+	w.strays[f.fp.Ino] = append(w.strays[f.fp.Ino], f)
+	if kin := f.src.kin; !slices.Contains(w.strayKin[kin], f) {
+		w.strayKin[kin] = append(w.strayKin[kin], f)
+	}
+	w.rescan = true
+}
+
+// dequeue takes f out of the queue.
+func (w *Watcher) dequeue(f *File) {
+	if f.src.waiting {
+		f.src.waiting = false
+		w.waiting = slices.DeleteFunc(w.waiting, func(q *File) bool { return q == f })
 	}
 }
 

@@ -13,14 +13,20 @@ import (
 
 // admit hands out what waits, in order, as far as descriptors go.
 func (w *Watcher) admit() {
+	if w.unsorted {
+		sortKin(w.waiting)
+		w.unsorted = false
+	}
 	queue := w.waiting
 	w.waiting = nil
 	full, wanted := false, false
 	var behind []*File // wait to be unpacked, one at a time for the memory that takes; so do their younger generations
+	stays := map[blockPath]bool{}
 	for _, f := range queue {
-		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || slices.ContainsFunc(behind, f.isYounger) {
+		kin := f.src.kin
+		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
 			if busy {
-				behind = append(behind, f)
+				behind, stays[kin] = append(behind, f), true
 			} else if f.fd < 0 && len(w.open) < w.openMax/2 {
 				// Open, it can be read even if it is rotated away and deleted while it waits.
 				if f.src.waiting, f = false, w.prepare(f); f == nil {
@@ -28,11 +34,12 @@ func (w *Watcher) admit() {
 				}
 				f.src.waiting = true
 			}
+			stays[kin] = stays[kin] || f.src.missing
 			w.waiting = append(w.waiting, f)
 			continue
 		}
 		if rests := w.rests(f); f.fd < 0 && (full && !rests || !w.mayOpen(f)) {
-			full, wanted = full || !rests, wanted || !rests
+			full, wanted, stays[kin] = full || !rests, wanted || !rests, true
 			w.waiting = append(w.waiting, f)
 			continue
 		}
@@ -93,6 +100,8 @@ func (w *Watcher) prepare(f *File) *File {
 	if err != nil {
 		if w.openFailed(path, err) {
 			w.deny(f)
+		} else if gone(err) {
+			w.lookAgain[s.kin], w.rescan = true, true
 		}
 		return nil
 	}
@@ -100,6 +109,7 @@ func (w *Watcher) prepare(f *File) *File {
 	st, err := statFD(fd)
 	if err != nil || !st.regular() || st.dev != s.key.dev || st.ino != s.key.ino || !bornTogether(st.born, s.st.born) {
 		closeFD(fd) // renamed or replaced since the scan: the next one finds both
+		w.lookAgain[s.kin], w.rescan = true, true
 		return nil
 	}
 	if s.packed != "" {

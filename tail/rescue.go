@@ -1,9 +1,16 @@
 package tail
 
-// Two rotations between two scans: the path named A, then B, now C, and only A and C were ever seen there. If
-// the patterns do not cover rotated names, B would be lost without a trace. It is looked for beside C: a name
-// that begins like the path, made after A was last seen at the path and before C, with other content than
-// either. If B is compressed already, its copy must keep the time of the last write. Without creation times nothing is guessed.
+// Generations that no look saw. The files that took turns at one path are a sequence, and this is its rule:
+//
+//	A generation is handed out only when every older one was read to its end, is being read, is named lost, or may not be
+//	read; and it is forgotten only when every older one is.
+//
+// So what the spool knows of a path is one piece of the sequence without holes, and a file that is named like a rotation, is
+// younger than the oldest of that piece and is not in it was never seen: it is read. When that has to be looked for, the path
+// is unsettled. What is in a file that is there as it was written was made when the file was; what is in a compressed copy was
+// written last when the copy says, if the program that made it kept the time, else its name tells (kin.go).
+//
+// Where creation times are unknown, nothing is guessed.
 
 import (
 	"bytes"
@@ -14,13 +21,6 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// rotation is a path that names another file than before.
-type rotation struct {
-	after found
-	since int64   // a generation in between was made after this; 0: after the youngest that the spool knows
-	known []*File // by the spool at this path, when nothing was found yet: some may be gone
-}
-
 // blockPath is a path as one block sees it.
 type blockPath struct {
 	block int
@@ -30,139 +30,267 @@ type blockPath struct {
 // clockTick is how much earlier than the clock the file system's times may be.
 const clockTick = int64(20e6)
 
-// rotationsOf returns the paths among fresh that belonged to a source until now. At the first scan those are
-// the spool's.
-func (w *Watcher) rotationsOf(fresh []found) []rotation {
-	var list []rotation
-	strays := map[blockPath][]*File{}
-	if w.scans == 1 {
-		for _, same := range w.strays {
-			for _, f := range same {
-				at := blockPath{f.src.key.block, f.Path()}
-				strays[at] = append(strays[at], f)
-			}
-		}
+// unsettle notes that generations of a path may be there that nobody knows: not older than since; 0: younger than the oldest that
+// is known.
+func (w *Watcher) unsettle(at blockPath, since int64) {
+	if old, ok := w.unsettled[at]; ok {
+		since = min(since, old)
 	}
+	w.unsettled[at] = since
+	w.rescan = true
+}
+
+// unsettleRotated is for paths that name another file than before: a generation in between was made after the one before was
+// seen there last.
+func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
-		if c.st.born == 0 {
-			continue
-		}
-		if f := w.byPath[c.path]; f != nil && f.src.key.block == c.block && f.Path() == c.path && f.src.seenAt > 0 {
-			list = append(list, rotation{after: c, since: max(w.seenAt(f)-clockTick, f.src.st.born+1)})
-		} else if known := strays[blockPath{c.block, c.path}]; len(known) > 0 {
-			list = append(list, rotation{after: c, known: known})
-		}
-	}
-	return list
-}
-
-// rescue enters the generations in between as sources under the name they have now.
-func (w *Watcher) rescue(list []rotation) {
-	for _, r := range list {
-		if w.sources[r.after.key] == nil {
-			continue // not entered: the next scan finds it again
-		}
-		since := r.since
-		if since == 0 {
-			since = w.youngest(r) + 1
-		}
-		if since == 1 {
-			continue // when the one before was made is not known
-		}
-		names := namesOf(r.after.path)
-		for _, sib := range w.siblingsIn(parent(names[len(names)-1])) {
-			k := key{r.after.block, sib.st.dev, sib.st.ino}
-			g := w.sources[k]
-			if g != nil && (!g.src.st.is(&sib.st) || g.ID() != 0 || g.src.out || g.src.missing) {
-				continue // it is known; a compressed file that a pattern found just now is not
-			}
-			if sib.st.born < since || w.mayBeStray(sib) || !namedAfter(names, sib.path, rotationName) {
-				continue
-			}
-			if head, kind := w.headOf(sib); kind != "" {
-				if r.since > 0 && sib.st.mtime >= since && w.packedBetween(r.after, sib, names, head) {
-					w.rescueCopy(r.after, sib, head, kind)
-				}
-				continue
-			}
-			if g != nil || sib.st.born > r.after.st.born || w.copied(sib, r.after, names) || w.copyOfGone(sib, r.known) {
-				continue
-			}
-			f := w.newFile(k.block, r.after.path)
-			w.enter(f, found{candidate{block: k.block, path: r.after.path}, k, sib.st})
-			w.byPath[r.after.path] = w.sources[r.after.key]
-			f.src.missing, f.src.at = true, sib.path
-			f.gone.Store(true)
-			w.stats.rescued.Add(1)
-			w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", r.after.path, "found_at", sib.path)
+		at := blockPath{c.block, c.path}
+		if f := w.seenLast(at); c.st.born != 0 && f != nil {
+			w.unsettle(at, max(w.seenAt(f)-clockTick, f.src.st.born+1))
 		}
 	}
 }
 
-// packedBetween tells whether a compressed file that was made since the last look is an unseen generation, and not the copy of one
-// that is known: that was written last when the copy says, or begins like it. Only a copy that keeps the time of the last write
-// is believed; of one that does not, or that is still being made, nobody can say.
-func (w *Watcher) packedBetween(c found, sib sibling, names []string, head []byte) bool {
-	if sib.st.mtime >= sib.st.born || len(head) == 0 {
-		return false
-	}
-	for _, g := range w.sources {
-		if k := g.src.key; k.block != c.block || k == c.key || k == (key{c.block, sib.st.dev, sib.st.ino}) || g.Path() != c.path && !namedAfter(names, g.Path(), generationName) {
-			continue
+// seenLast is the source that was seen at a path last, nil if none was.
+func (w *Watcher) seenLast(at blockPath) (last *File) {
+	for f := range w.kin[kinOf(at)] {
+		if f.src.seenAt > 0 && f.Path() == at.path && (last == nil || f.src.seenAt > last.src.seenAt) {
+			last = f
 		}
-		st := g.src.st
-		if g.fd >= 0 {
-			var err error
-			if st, err = statFD(g.fd); err != nil {
-				return false
+	}
+	return last
+}
+
+// unsettleMoved is for the paths of the spool whose file is not there any more at the start.
+func (w *Watcher) unsettleMoved() {
+	for at, known := range w.strayPaths {
+		for _, f := range known {
+			if s := &f.src; at.block >= 0 && (w.isGone(f) || s.missing || f.Path() != at.path) {
+				w.unsettle(at, 0)
+				break
 			}
 		}
-		if sameWrite(st.mtime, sib.st.mtime) || g.fd < 0 && w.headIs(g, head) {
+	}
+}
+
+// oldestKnown is when the oldest generation that is known was made, or written last if it is compressed; 0: unknown.
+func (w *Watcher) oldestKnown(at blockPath) (age int64) {
+	older := func(a int64) {
+		if a > 0 && (age == 0 || a < age) {
+			age = a
+		}
+	}
+	for f := range w.kin[kinOf(at)] {
+		if f.ID() != 0 {
+			older(f.age())
+		}
+	}
+	for _, f := range w.strayKin[kinOf(at)] {
+		if w.isStray(f) {
+			older(f.fp.Born)
+		}
+	}
+	return age
+}
+
+// settle looks for unseen generations of the paths where there may be some.
+func (w *Watcher) settle() {
+	for at, since := range w.unsettled {
+		w.findUnseen(at, since)
+		if w.isSettled(at) {
+			delete(w.unsettled, at)
+		} else {
+			w.rescan = true
+		}
+	}
+}
+
+// isSettled tells whether all generations of a path were handed out that are to come before a new one.
+func (w *Watcher) isSettled(at blockPath) bool {
+	for f := range w.kin[kinOf(at)] {
+		if f.undecided() {
 			return false
 		}
 	}
 	return true
 }
 
-// headIs tells whether a closed source begins as head does, as far as anybody knows.
-func (w *Watcher) headIs(g *File, head []byte) bool {
-	if g.fp.PrefixBytes > 0 {
+// findUnseen enters the unseen generations of a path as sources under the name they have now, and returns how many.
+func (w *Watcher) findUnseen(at blockPath, since int64) int {
+	if since == 0 {
+		if since = w.oldestKnown(at) + 1; since == 1 {
+			return 0 // when it was made is not known
+		}
+	}
+	var list []unseen
+	names := namesOf(at.path)
+	for _, dir := range dirsOf(at.path) {
+		for _, sib := range w.siblingsIn(dir) {
+			k := key{at.block, sib.st.dev, sib.st.ino}
+			g := w.sources[k]
+			if g != nil && (!g.src.st.is(&sib.st) || g.ID() != 0 || g.src.out || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
+				continue // it is known; a compressed file that a pattern found just now is not
+			}
+			c := found{candidate{block: at.block, path: at.path}, k, sib.st}
+			if g != nil {
+				c.path = g.Path()
+			}
+			head, kind := w.headOf(sib)
+			switch {
+			case kind != "":
+				if age := w.packedAge(at, sib); age >= since && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
+					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
+				}
+			case g == nil && w.plainUnseen(at, sib, since, names):
+				list = append(list, unseen{copyFound{found: c, at: sib.path, age: sib.st.born}, nil})
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b unseen) int { return cmp.Compare(a.age, b.age) })
+	for _, u := range list {
+		w.enterUnseen(u)
+	}
+	return len(list)
+}
+
+// unseen is a generation that no look saw, and how it begins if it is compressed.
+type unseen struct {
+	copyFound
+	head []byte
+}
+
+// plainUnseen tells whether a file that is not compressed is an unseen generation.
+func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []string) bool {
+	if live := w.inPlace(at); sib.st.born < since || live != nil && sib.st.born > live.src.st.born {
+		return false
+	}
+	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])
+}
+
+// inPlace is the source that a path names now, nil if it names none.
+func (w *Watcher) inPlace(at blockPath) *File {
+	for f := range w.kin[kinOf(at)] {
+		if !f.src.missing && f.Path() == at.path {
+			return f
+		}
+	}
+	return nil
+}
+
+// enterUnseen makes an unseen generation a source, or the source of the spool that it must be: one of which nothing was read.
+func (w *Watcher) enterUnseen(u unseen) {
+	w.stats.rescued.Add(1)
+	c := u.found
+	if u.kind == "" {
+		f := w.newFile(c.block, c.path)
+		w.enterAside(f, c)
+		f.src.missing, f.src.at = true, u.at
+		f.gone.Store(true)
+		w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", c.path, "found_at", u.at)
+		return
+	}
+	f := w.unreadStray(blockPath{c.block, c.path}, u.age)
+	if f == nil {
+		f = w.newFile(c.block, c.path)
+	}
+	f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(u.head), uint32(len(u.head))
+	w.enterCopy(f, u.copyFound)
+}
+
+// unreadStray takes the oldest source of the spool of which nothing was read, and that may be what a copy of that age holds.
+func (w *Watcher) unreadStray(at blockPath, age int64) (oldest *File) {
+	for _, f := range w.strayKin[kinOf(at)] {
+		if w.isStray(f) && f.Path() == at.path && f.cur.Offset == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (oldest == nil || f.fp.Born < oldest.fp.Born) {
+			oldest = f
+		}
+	}
+	if oldest != nil {
+		w.unstray(oldest)
+	}
+	return oldest
+}
+
+// originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own.
+func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
+	names := namesOf(at.path)
+	return slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
+		if o.st.ino == sib.st.ino || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+			return false
+		}
+		own, kind := w.headOf(o)
+		return kind == "" && sameHead(own, head)
+	})
+}
+
+// sameHead tells whether two heads agree as far as both go, and begin at all.
+func sameHead(a, b []byte) bool {
+	n := min(len(a), len(b))
+	return n > 0 && bytes.Equal(a[:n], b[:n])
+}
+
+// knownHead tells whether a compressed file is, or may be, the copy of a generation that is known by another name.
+func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
+	k := key{at.block, sib.st.dev, sib.st.ino}
+	for g := range w.kin[kinOf(at)] {
+		if s := &g.src; s.key != k && !slices.Contains(s.not, k) && (s.younger && beginsLike(head, s.was) || w.isCopyOf(g, sib, head)) {
+			return true
+		}
+	}
+	for _, g := range w.strayKin[kinOf(at)] {
+		if w.isStray(g) && beginsLike(head, g.fp) && !slices.Contains(g.src.not, k) {
+			return true
+		}
+	}
+	return false
+}
+
+// isCopyOf tells whether a compressed file was made of a source: that was written last when the copy says, and begins like it. Of
+// one that did not keep that time the head must do.
+func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
+	st := g.src.st
+	if g.fd >= 0 {
+		var err error
+		if st, err = statFD(g.fd); err != nil {
+			return true // nobody can say
+		}
+	}
+	if keptTime(&sib.st) && !sameWrite(st.mtime, sib.st.mtime) {
+		return false
+	}
+	switch {
+	case g.src.packed != "":
+		own, _ := w.headOf(sibling{g.src.at, g.src.st})
+		return sameHead(own, head)
+	case g.fd >= 0:
+		var own [prefixBytesMax]byte
+		n, err := pread(g.fd, own[:], 0)
+		return err != nil || n == 0 || sameHead(own[:n], head)
+	case g.fp.PrefixBytes > 0:
 		return beginsLike(head, g.fp)
 	}
 	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
-	n := min(len(own), len(head))
-	return n == 0 || bytes.Equal(own[:n], head[:n])
+	return len(own) == 0 || sameHead(own, head)
 }
 
-// rescueCopy enters an unseen generation that is read from sib, perhaps a compressed one.
-func (w *Watcher) rescueCopy(c found, sib sibling, head []byte, kind string) {
-	f := w.newFile(c.block, c.path)
-	if kind != "" {
-		f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(head), uint32(len(head))
-	}
-	w.enterCopy(f, copyFound{found{c.candidate, key{c.block, sib.st.dev, sib.st.ino}, sib.st}, sib.path, kind, true})
-	w.stats.rescued.Add(1)
-}
+// keptTime tells whether a compressed file has the time of the last write of what is in it.
+func keptTime(st *fileStat) bool { return st.born == 0 || st.mtime <= st.born }
 
-// youngest returns when the last generation before r.after that the spool knows was made, be it there or gone, 0 if that is
-// not known.
-func (w *Watcher) youngest(r rotation) (born int64) {
-	c := r.after
-	for k, f := range w.sources {
-		if b := f.src.st.born; k.block == c.block && k != c.key && f.Path() == c.path && b < c.st.born {
-			born = max(born, b)
-		}
+// vanishedUnread is for a file that went before anything of it was read: it may be there as a copy by now.
+func (w *Watcher) vanishedUnread(f *File) {
+	at := blockPath{f.src.key.block, f.Path()}
+	age := f.age()
+	w.drop(f)
+	w.unsettle(at, age)
+	if w.findUnseen(at, w.unsettled[at]) == 0 {
+		w.countLost(f)
 	}
-	for _, f := range r.known {
-		if b := f.fp.Born; w.isGone(f) && b < c.st.born {
-			born = max(born, b)
-		}
-	}
-	return born
 }
 
 // isGone tells whether a file of the spool was not found.
 func (w *Watcher) isGone(f *File) bool { return w.sources[f.src.key] != f }
+
+// isStray tells whether a file of the spool was not found yet.
+func (w *Watcher) isStray(f *File) bool { return slices.Contains(w.strays[f.fp.Ino], f) }
 
 // copyOfGone tells whether a file holds what was read of one of known that is gone: its inode may be another file's by now, and
 // then it is no stray any more.
@@ -195,9 +323,9 @@ func (w *Watcher) mayBeStray(sib sibling) bool {
 
 // copied tells whether a file is the copy of another generation of the path: of a source, or of one that
 // the spool knows and that is gone.
-func (w *Watcher) copied(sib sibling, c found, names []string) bool {
+func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sources[key{c.block, o.st.dev, o.st.ino}] == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if w.sources[key{at.block, o.st.dev, o.st.ino}] == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
 		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib.path, n), w.firstBytes(o.path, n)) {
@@ -206,7 +334,7 @@ func (w *Watcher) copied(sib sibling, c found, names []string) bool {
 	}
 	for _, same := range w.strays {
 		for _, f := range same {
-			if f.Path() == c.path && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur) {
+			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur) {
 				return true
 			}
 		}

@@ -38,6 +38,8 @@ type source struct {
 	retryAt   time.Time
 	changedAt time.Time
 	lostSince time.Time // missing and closed: no name was found since then
+	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
+	kin       blockPath // generations of one path
 	copySource
 }
 
@@ -57,18 +59,22 @@ func (w *Watcher) scanAll() {
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
 	w.siblings, w.realDirs = nil, map[string]string{}
+	clear(w.lookAgain)
 	for range min(w.looks, len(w.ring)) {
 		w.nextAtRest().src.turn = true
 	}
 	fresh := w.lookAt(w.candidates)
-	rotations := w.rotationsOf(fresh)
+	w.unsettleRotated(fresh)
 	w.settlePaths()
 	w.resolve(fresh)
 	if len(w.strays) > 0 {
 		w.searchStrays()
 	}
-	w.rescue(rotations)
 	w.lookForMissing()
+	if w.scans == 1 {
+		w.unsettleMoved()
+	}
+	w.settle()
 	w.notify.watch(w.watchable())
 	w.queueDue()
 	w.closeQuiet()
@@ -105,7 +111,7 @@ func (w *Watcher) lookAt(list []candidate) []found {
 				w.sight(f, c, st)
 				continue
 			}
-			w.forget(f) // the inode number was used again
+			w.displace(f)
 		}
 		if !met[k] {
 			met[k] = true
@@ -186,6 +192,7 @@ func (w *Watcher) setPath(f *File, path string) {
 	f.src.real = w.realPath(path, f.src.link)
 	w.byPath[path] = f
 	w.byPath[f.src.real] = f
+	w.joinKin(f)
 }
 
 // realPath is where a path leads. Of a name that is no symlink only the directory is looked up, once per scan.
@@ -275,7 +282,8 @@ func (w *Watcher) buryReused(c found) {
 // bury is for a file of the spool that is gone for sure: only a copy can be left of it.
 func (w *Watcher) bury(f *File) {
 	if f.src.key.block < 0 || !w.strayCopy(f) {
-		w.lostStray(f)
+		w.tellStray(f)
+		f.src.left = true
 	}
 }
 
@@ -289,6 +297,15 @@ func (w *Watcher) enter(f *File, c found) {
 	f.src.opened, f.src.link = c.path, c.link
 	w.sources[c.key] = f
 	w.setPath(f, c.path)
+}
+
+// enterAside is enter for one that another source may have taken the path of.
+func (w *Watcher) enterAside(f *File, c found) {
+	owner := w.byPath[c.path]
+	w.enter(f, c)
+	if owner != nil && owner != f && !owner.src.forgotten {
+		w.byPath[c.path], w.byPath[f.src.real], w.byPath[owner.src.real] = owner, owner, owner
+	}
 }
 
 // adopt looks for the source that the spool knows a file by: same inode, and the bytes that its cursor
@@ -420,6 +437,7 @@ func (f *File) cursorOffset() int64 {
 func (w *Watcher) queueDue() {
 	now := w.now()
 	first := len(w.waiting)
+	w.unsorted = true
 	for _, f := range w.sources {
 		if f.due(now) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
 			f.src.waiting = true
@@ -444,7 +462,7 @@ func trueFirst(a, b bool) int {
 // queue queues one file if it is due.
 func (w *Watcher) queue(f *File) {
 	if f.due(w.now()) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
-		f.src.waiting = true
+		f.src.waiting, w.unsorted = true, true
 		w.waiting = append(w.waiting, f)
 	}
 }

@@ -1,0 +1,216 @@
+package tail
+
+// Which sources are generations of one path, and in which order. Under a pattern that finds the rotated names too each of
+// them has a path of its own, so what counts is the path without what rotations put behind it.
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// kinOf is what the generations of a path have in common.
+func kinOf(at blockPath) blockPath { return blockPath{at.block, stemOf(at.path)} }
+
+func (f *File) kin() blockPath { return kinOf(blockPath{f.src.key.block, f.Path()}) }
+
+var compressedNames = []string{".gz", ".zst", ".bz2", ".xz", ".lz4"}
+
+// stemOf is a path without a compression and the numbers and dates behind its name.
+func stemOf(path string) string {
+	for _, suffix := range compressedNames {
+		if rest, ok := strings.CutSuffix(path, suffix); ok {
+			path = rest
+			break
+		}
+	}
+	for {
+		digits := len(path)
+		for digits > 0 && isDigit(path[digits-1]) {
+			digits--
+		}
+		if digits == len(path) || digits < 2 || path[digits-1] != '.' && path[digits-1] != '-' || path[digits-2] == '/' {
+			return path
+		}
+		path = path[:digits-1]
+	}
+}
+
+// joinKin notes the path of f; leaveKin that it is no source any more.
+func (w *Watcher) joinKin(f *File) {
+	at := f.kin()
+	w.leaveKin(f)
+	f.src.kin = at
+	if w.kin[at] == nil {
+		w.kin[at] = map[*File]struct{}{}
+	}
+	w.kin[at][f] = struct{}{}
+}
+
+func (w *Watcher) leaveKin(f *File) {
+	at := f.src.kin
+	if delete(w.kin[at], f); len(w.kin[at]) == 0 {
+		delete(w.kin, at)
+	}
+}
+
+// age orders the generations of a path: when a file was made, or what is in a compressed copy was written last.
+func (f *File) age() int64 {
+	s := &f.src
+	switch {
+	case s.packed != "":
+		return s.age
+	case s.st.born != 0:
+		return s.st.born
+	}
+	return s.st.mtime
+}
+
+// before tells whether f is an older generation than g.
+func (f *File) before(g *File) bool {
+	if f.src.restOf == g || g.src.restOf == f {
+		return f.src.restOf == g
+	}
+	return cmp.Or(cmp.Compare(f.age(), g.age()), trueFirst(f.src.packed != "", g.src.packed != ""), byGeneration(cmp.Or(f.src.at, f.Path()), cmp.Or(g.src.at, g.Path()))) < 0
+}
+
+// packedAge is the age of what is in a compressed file. If that did not keep the time of the last write, it is between those of its
+// neighbours by name.
+func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
+	if keptTime(&sib.st) {
+		return sib.st.mtime
+	}
+	age, above := int64(0), sib.st.mtime
+	for _, o := range w.siblingsIn(parent(sib.path)) {
+		if o.path == sib.path || !namedAfter(namesOf(at.path), o.path, numbered) {
+			continue
+		}
+		made, written := o.st.born, o.st.mtime
+		if g := w.sources[key{at.block, o.st.dev, o.st.ino}]; g != nil && g.src.packed != "" {
+			made, written = g.age(), g.age()
+		} else if _, kind := w.headOf(o); kind != "" {
+			if !keptTime(&o.st) {
+				continue
+			}
+			made = written
+		}
+		if byGeneration(o.path, sib.path) < 0 {
+			age = max(age, written+1)
+		} else {
+			above = min(above, made-1)
+		}
+	}
+	return max(age, above)
+}
+
+// undecided tells whether younger generations must wait for f although it is not queued: it was not handed out yet, it may not be
+// what it seems, or it is still being written.
+func (f *File) undecided() bool {
+	s := &f.src
+	switch {
+	case s.forgotten || s.finished || s.denied || !s.lostSince.IsZero() || s.skip != "":
+		return false
+	case s.packed != "" && (s.younger || s.torn):
+		return true
+	}
+	return f.ID() == 0 && s.missing && !s.out
+}
+
+// mustWait tells whether an older generation of the path of f comes first.
+func (w *Watcher) mustWait(f *File, kin blockPath) bool {
+	if w.lookAgain[kin] {
+		return true
+	}
+	if len(w.unsettled) == 0 {
+		return false
+	}
+	for g := range w.kin[kin] {
+		if g != f && g.undecided() && g.before(f) {
+			return true
+		}
+	}
+	return false
+}
+
+// sortKin puts the generations of each path in order, in the places that they have in the queue.
+func sortKin(queue []*File) {
+	places := map[blockPath][]int{}
+	for i, f := range queue {
+		places[f.src.kin] = append(places[f.src.kin], i)
+	}
+	for _, at := range places {
+		if len(at) < 2 {
+			continue
+		}
+		files := make([]*File, len(at))
+		for i, p := range at {
+			files[i] = queue[p]
+		}
+		slices.SortFunc(files, func(a, b *File) int {
+			switch {
+			case a.before(b):
+				return -1
+			case b.before(a):
+				return 1
+			}
+			return 0
+		})
+		for i, p := range at {
+			queue[p] = files[i]
+		}
+	}
+}
+
+// leaveBehind is for a file that is gone and was read to its end. It is forgotten, unless it is still needed.
+func (w *Watcher) leaveBehind(f *File) {
+	if w.needed(f) {
+		w.countLost(f)
+		f.src.lostSince, f.src.left = w.now(), true
+		f.letNext()
+		w.closeFile(f)
+		return
+	}
+	w.forget(f)
+}
+
+// needed tells whether a start would miss f: a younger generation is not known to the spool yet, and nothing else leads to it, or an older
+// one is still known, and a start would take every younger copy that it does not know for unseen.
+func (w *Watcher) needed(f *File) bool {
+	kin := f.src.kin
+	for at := range w.unsettled {
+		if kinOf(at) == kin {
+			return true
+		}
+	}
+	now := w.now()
+	for g := range w.kin[kin] {
+		switch {
+		case g == f:
+		case g.ID() == 0:
+			if g.src.waiting || g.due(now) {
+				return true
+			}
+		case g.src.finished || !g.src.missing && g.Path() == f.Path() || !g.before(f):
+		case g.fd >= 0 && g.src.st.nlink == 0, w.copiesBeside(f):
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born < f.age() }) && w.copiesBeside(f)
+}
+
+// copiesBeside tells whether there is a compressed file that may be a generation of f's path.
+func (w *Watcher) copiesBeside(f *File) bool {
+	names, dirs := namesOf(f.Path()), dirsOf(f.Path())
+	if real := f.src.real; real != "" {
+		names, dirs = append(names, real), append(dirs, parent(real))
+	}
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return slices.ContainsFunc(w.siblingsIn(dir), func(sib sibling) bool {
+			if !namedAfter(names, sib.path, numbered) {
+				return false
+			}
+			_, kind := w.headOf(sib)
+			return kind != ""
+		})
+	})
+}
