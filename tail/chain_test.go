@@ -71,10 +71,12 @@ type chained struct {
 	lines   []string
 	did     []string
 	steps   map[string]int
+	keeps   int // rounds for which the reader keeps a file at its end, on average
 }
 
 func chain(t *testing.T, seed uint64) {
 	x := &chained{machine: newMachine(t, false), rng: rand.New(rand.NewPCG(seed, 2)), steps: map[string]int{}}
+	x.keeps = 1 + x.rng.IntN(60)
 	x.opts.Logger = slog.New(slog.NewTextHandler(notes{x}, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
@@ -83,7 +85,7 @@ func chain(t *testing.T, seed uint64) {
 	}}))
 	x.onLine = func(f *File, l Line) { x.lines = append(x.lines, string(l.Bytes)) }
 	x.opts.Blocks = []Block{{Name: "b", Paths: []string{x.dir + "/links/*.log"}, LineBytesMax: 1000}}
-	for i := range 1 + x.rng.IntN(3) {
+	for i := range 1 + x.rng.IntN(6) {
 		x.add(i)
 	}
 	x.pass()
@@ -306,7 +308,7 @@ func (x *chained) read() {
 			}
 		}
 		unread[f.Path()] = unread[f.Path()] || more
-		if !more && (f.Complete() || x.rng.IntN(4) == 0 && f.Pending() == 0) {
+		if !more && (f.Complete() || x.rng.IntN(x.keeps) == 0 && f.Pending() == 0) {
 			f.Release()
 			continue
 		}

@@ -274,16 +274,12 @@ func (w *Watcher) finish(f *File) {
 }
 
 func (w *Watcher) forgetFinished() {
-	w.finished = slices.DeleteFunc(w.finished, func(f *File) bool {
-		if !f.src.forgotten && w.needed(f) {
-			f.letNext()
-			return false
-		}
+	for _, f := range w.finished {
 		if !f.src.forgotten {
 			w.leaveBehind(f)
 		}
-		return true
-	})
+	}
+	w.finished = w.finished[:0]
 }
 
 // otherCopy is for a copy whose head is that of f and whose rest is not: the next one is tried.

@@ -163,14 +163,16 @@ func sortKin(queue []*File) {
 
 // leaveBehind is for a file that is gone and was read to its end. It is forgotten, unless it is still needed.
 func (w *Watcher) leaveBehind(f *File) {
-	if w.needed(f) {
-		w.countLost(f)
-		f.src.lostSince, f.src.left = w.now(), true
-		f.letNext()
-		w.closeFile(f)
+	if !w.needed(f) {
+		w.forget(f)
 		return
 	}
-	w.forget(f)
+	if f.src.left = true; f.src.packed == "" {
+		w.countLost(f)
+		f.src.lostSince = w.now()
+	}
+	f.letNext()
+	w.closeFile(f)
 }
 
 // needed tells whether a start would miss f: a younger generation is not known to the spool yet, and nothing else leads to it, or an older
@@ -190,7 +192,12 @@ func (w *Watcher) needed(f *File) bool {
 			if g.src.waiting || g.due(now) {
 				return true
 			}
-		case g.src.finished || !g.src.missing && g.Path() == f.Path() || !g.before(f):
+		case f.src.packed != "":
+			if f.src.lostSince.IsZero() && g.age() < f.age() { // its copy is still there; g may be what was truncated
+				return true
+			}
+		case !g.before(f):
+		case !g.src.missing && g.Path() == f.Path():
 		case g.fd >= 0 && g.src.st.nlink == 0, w.copiesBeside(f):
 			return true
 		}

@@ -61,6 +61,10 @@ func (w *Watcher) miss(f *File) {
 // follow looks for a closed source under another name.
 func (w *Watcher) follow(f *File) {
 	s := &f.src
+	if s.left && !w.needed(f) {
+		w.forget(f)
+		return
+	}
 	if s.at != "" {
 		if st, err := statPath(s.at); err == nil && s.st.is(&st) {
 			if w.note(f, st); s.torn && w.now().Sub(s.changedAt) >= w.keep.moved {
@@ -80,10 +84,6 @@ func (w *Watcher) follow(f *File) {
 	now := w.now()
 	if f.ID() == 0 && s.packed == "" && s.lostSince.IsZero() {
 		w.vanishedUnread(f)
-		return
-	}
-	if s.left && !w.needed(f) {
-		w.forget(f)
 		return
 	}
 	if s.lostSince.IsZero() {
