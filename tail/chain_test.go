@@ -71,7 +71,8 @@ type chained struct {
 	lines   []string
 	did     []string
 	steps   map[string]int
-	keeps   int // rounds for which the reader keeps a file at its end, on average
+	still   bool // nothing happens during a look
+	keeps   int  // rounds for which the reader keeps a file at its end, on average
 }
 
 func chain(t *testing.T, seed uint64) {
@@ -88,12 +89,15 @@ func chain(t *testing.T, seed uint64) {
 	for i := range 1 + x.rng.IntN(6) {
 		x.add(i)
 	}
+	x.still = true
 	x.pass()
 	x.read()
 	x.durable = len(x.events) // of what nobody ever knew nothing can be found
+	x.still = false
 	for range *chainSteps {
 		x.random()
 	}
+	x.still = true
 	for i := range 60 {
 		for _, c := range x.logs {
 			x.pack(c)
@@ -140,14 +144,9 @@ func (x *chained) add(i int) {
 }
 
 func (x *chained) random() {
-	c := x.logs[x.rng.IntN(len(x.logs))]
 	switch n := x.rng.IntN(100); {
-	case n < 30:
-		x.write(c)
-	case n < 42:
-		x.rotate(c)
 	case n < 55:
-		x.packStep(c)
+		x.programs(x.logs[x.rng.IntN(len(x.logs))], n)
 	case n < 75:
 		x.ahead += time.Duration(x.rng.IntN(1500)) * time.Millisecond
 		x.pass()
@@ -157,6 +156,18 @@ func (x *chained) random() {
 		x.durable += x.rng.IntN(len(x.events) - x.durable + 1)
 	default:
 		x.crash()
+	}
+}
+
+// programs does what those that log do.
+func (x *chained) programs(c *container, n int) {
+	switch {
+	case n < 30:
+		x.write(c)
+	case n < 42:
+		x.rotate(c)
+	default:
+		x.packStep(c)
 	}
 }
 
@@ -246,8 +257,17 @@ func (x *chained) pack(c *container) {
 
 func (x *chained) pass() {
 	x.note("pass")
-	x.start()
-	x.w.handler = x
+	if x.w == nil {
+		x.start()
+		x.w.handler = x
+		now := x.w.now
+		x.w.now = func() time.Time { // programs do not wait until the watcher has looked everywhere
+			if !x.still && x.rng.IntN(20) == 0 {
+				x.programs(x.logs[x.rng.IntN(len(x.logs))], x.rng.IntN(55))
+			}
+			return now()
+		}
+	}
 	x.w.takeBack()
 	x.w.scan()
 	x.w.admit()

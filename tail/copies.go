@@ -47,7 +47,7 @@ func (w *Watcher) headOf(sib sibling) (head []byte, kind string) {
 	if p, ok := w.peeks[k]; ok && p.st.same(&sib.st) && p.st.is(&sib.st) {
 		return p.head, p.kind
 	}
-	head, kind, err := w.peek(sib.path)
+	head, kind, err := w.peek(sib)
 	if err != nil {
 		w.cannot(sib.path, err)
 		return nil, ""
@@ -87,7 +87,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 				continue
 			}
 			head, kind := w.headOf(sib)
-			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib.path, fp, cur)) {
+			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}
 			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == ""}

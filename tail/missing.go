@@ -5,6 +5,8 @@ package tail
 // under the other names of its directory. Cursors outlive descriptors.
 
 import (
+	"cmp"
+	"io/fs"
 	"maps"
 	"os"
 	"slices"
@@ -162,6 +164,23 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 	return list
 }
 
+// openSibling opens a file that was listed, if its name still leads to it.
+func (w *Watcher) openSibling(sib sibling) (fd int, err error) {
+	if fd, err = w.openRead(sib.path); err == nil {
+		var st fileStat
+		if st, err = statFD(fd); err == nil && st.is(&sib.st) {
+			return fd, nil
+		}
+		closeFD(fd)
+		err = cmp.Or(err, error(fs.ErrNotExist))
+	}
+	if gone(err) {
+		w.moved++ // the next scan finds both
+		w.rescan = true
+	}
+	return -1, err
+}
+
 // listingsMax is how often a directory is listed that changes meanwhile.
 const listingsMax = 3
 
@@ -187,7 +206,12 @@ func (w *Watcher) list(dir string) (list []sibling) {
 func (w *Watcher) searchStrays() {
 	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
+		moved := w.moved
 		if w.strayFound(f) || f.src.key.block >= 0 && w.strayCopy(f) {
+			continue
+		}
+		if w.moved != moved {
+			w.lookAgain[f.src.kin] = true
 			continue
 		}
 		w.tellStray(f)
@@ -235,7 +259,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			if _, kind := w.headOf(sib); kind != "" {
 				continue // strayCopy looks into it
 			}
-			fd, err := w.openRead(sib.path)
+			fd, err := w.openSibling(sib)
 			if err != nil {
 				w.cannot(sib.path, err)
 				continue

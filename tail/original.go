@@ -35,7 +35,7 @@ func (w *Watcher) mayBeCopy(c found) bool {
 				continue
 			}
 			w.rescan = true
-		case c.st.size > 0 && f.cursorOffset() > 0 && w.resumes(c.path, f.Fingerprint(), f.Cursor()):
+		case c.st.size > 0 && f.cursorOffset() > 0 && w.resumes(sibling{c.path, c.st}, f.Fingerprint(), f.Cursor()):
 			f.src.checked = fileStat{} // truncated, perhaps: it is looked at
 		default:
 			continue

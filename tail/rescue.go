@@ -96,7 +96,11 @@ func (w *Watcher) oldestKnown(at blockPath) (age int64) {
 // settle looks for unseen generations of the paths where there may be some.
 func (w *Watcher) settle() {
 	for at, since := range w.unsettled {
+		moved := w.moved
 		w.findUnseen(at, since)
+		if w.moved != moved {
+			w.lookAgain[kinOf(at)] = true
+		}
 		if w.isSettled(at) {
 			delete(w.unsettled, at)
 		} else {
@@ -107,6 +111,9 @@ func (w *Watcher) settle() {
 
 // isSettled tells whether all generations of a path were handed out that are to come before a new one.
 func (w *Watcher) isSettled(at blockPath) bool {
+	if w.lookAgain[kinOf(at)] {
+		return false
+	}
 	for f := range w.kin[kinOf(at)] {
 		if f.undecided() {
 			return false
@@ -296,7 +303,7 @@ func (w *Watcher) isStray(f *File) bool { return slices.Contains(w.strays[f.fp.I
 // then it is no stray any more.
 func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
 	return slices.ContainsFunc(known, func(f *File) bool {
-		return w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur)
+		return w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur)
 	})
 }
 
@@ -328,13 +335,13 @@ func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 		if w.sources[key{at.block, o.st.dev, o.st.ino}] == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
-		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib.path, n), w.firstBytes(o.path, n)) {
+		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
 			return true
 		}
 	}
 	for _, same := range w.strays {
 		for _, f := range same {
-			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib.path, f.fp, f.cur) {
+			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur) {
 				return true
 			}
 		}
@@ -342,9 +349,9 @@ func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	return false
 }
 
-// resumes tells whether the file at path holds what fp and cur remember.
-func (w *Watcher) resumes(path string, fp Fingerprint, cur Cursor) bool {
-	fd, err := w.openRead(path)
+// resumes tells whether a file holds what fp and cur remember.
+func (w *Watcher) resumes(sib sibling, fp Fingerprint, cur Cursor) bool {
+	fd, err := w.openSibling(sib)
 	if err != nil {
 		return false
 	}
@@ -358,8 +365,8 @@ func (w *Watcher) resumes(path string, fp Fingerprint, cur Cursor) bool {
 const copyBytesMax = 64 << 10
 
 // firstBytes returns the first n bytes of a file, fewer if it is shorter or cannot be read.
-func (w *Watcher) firstBytes(path string, n int64) []byte {
-	fd, err := w.openRead(path)
+func (w *Watcher) firstBytes(sib sibling, n int64) []byte {
+	fd, err := w.openSibling(sib)
 	if err != nil {
 		return nil
 	}

@@ -205,8 +205,8 @@ func (f *File) catchUp(st *Status) {
 
 // peek returns the first bytes of a file, unpacked if it is compressed, and with what; kind is also set for compressions
 // that are not read.
-func (w *Watcher) peek(path string) (head []byte, kind string, err error) {
-	fd, err := w.openRead(path)
+func (w *Watcher) peek(sib sibling) (head []byte, kind string, err error) {
+	fd, err := w.openSibling(sib)
 	if err != nil {
 		return nil, "", err
 	}

@@ -55,7 +55,8 @@ type Watcher struct {
 	kin        map[blockPath]map[*File]struct{} // sources that may be generations of one path
 	strayKin   map[blockPath][]*File            // the same of strays; some are none any more
 	unsettled  map[blockPath]int64              // paths of which generations may be there that nobody knows, not older than this
-	lookAgain  map[blockPath]bool               // kin of which one vanished since the last scan
+	lookAgain  map[blockPath]bool               // kin of which one vanished or was moved since the last scan
+	moved      uint64                           // files whose name led elsewhere when they were to be opened
 	waiting    []*File                          // unread, in the order they are handed out
 	unsorted   bool                             // generations of one path may be in it in another order
 	excludes   []string
