@@ -32,26 +32,57 @@ func byGeneration(a, b string) int {
 		return cmp.Compare(a, b)
 	}
 	order := cmp.Or(cmp.Compare(len(numA), len(numB)), cmp.Compare(numA, numB))
-	if max(len(numA), len(numB)) <= countDigitsMax {
-		order = -order // numbers count backwards, dates and times forwards
+	if !dated(nameA[:same]) { // numbers count backwards, dates and times forwards
+		countA, countB := digits(nameA[same:]) <= countDigitsMax, digits(nameB[same:]) <= countDigitsMax
+		switch {
+		case countA != countB:
+			order = trueFirst(countA, countB)
+		case countA:
+			order = -order
+		}
 	}
 	return cmp.Or(order, cmp.Compare(a, b))
 }
 
-// countDigitsMax is how long a number of generations is at most; what is longer is taken for a date.
-const countDigitsMax = 5
+const (
+	countDigitsMax = 5 // of a number of generations; what is longer is taken for a date or a time
+	yearDigits     = 4 // a number that begins with so many, and other numbers behind it, is a date
+)
+
+// dated tells whether a name ends in the beginning of a date: what follows, parts of it or a number behind it, counts forwards.
+func dated(name string) bool {
+	for end := len(name); end > 0; {
+		start := end
+		for start > 0 && isDigit(name[start-1]) {
+			start--
+		}
+		if end-start >= yearDigits {
+			return true
+		}
+		if start == 0 || !strings.ContainsRune(".-_T", rune(name[start-1])) {
+			return false
+		}
+		end = start - 1
+	}
+	return false
+}
+
+// digits is how many there are at the start of s.
+func digits(s string) (n int) {
+	for n < len(s) && isDigit(s[n]) {
+		n++
+	}
+	return n
+}
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
 // leadingDigits are the digits at the start of s without leading zeros; "0" if they are all zeros.
 func leadingDigits(s string) string {
-	n := 0
-	for n < len(s) && isDigit(s[n]) {
-		n++
-	}
-	digits := strings.TrimLeft(s[:n], "0")
-	if digits == "" && n > 0 {
+	n := digits(s)
+	num := strings.TrimLeft(s[:n], "0")
+	if num == "" && n > 0 {
 		return "0"
 	}
-	return digits
+	return num
 }

@@ -12,6 +12,9 @@ func TestByGeneration(t *testing.T) {
 		{"/l/app.log-20261129", "/l/app.log-20261130", "/l/app.log"},
 		{"/l/app.log-20261130-1796025149", "/l/app.log-20261130-1796025150", "/l/app.log"},
 		{"/l/app.log.02", "/l/app.log.01", "/l/app.log.00"},
+		{"/l/app.log.2026-01-31", "/l/app.log.2026-02-01", "/l/app.log"},
+		{"/l/app.log-20261130-002", "/l/app.log-20261130-003", "/l/app.log-20261130-010", "/l/app.log"},
+		{"/l/app.log.20261130-000405", "/l/app.log.20261130-000910.gz", "/l/app.log.20261130-101010", "/l/app.log"},
 		{"/k/app.log", "/l/app.log.1", "/l/app.log"},
 		{"/l/a.log", "/l/b.log"},
 		{"/l/app-2.log", "/l/app-1.log"},
@@ -30,7 +33,7 @@ func TestByGeneration(t *testing.T) {
 
 // A sort needs a total order: of any three names, too.
 func TestByGenerationIsAnOrder(t *testing.T) {
-	names := []string{"a", "a.1", "a.2", "a.10", "a.1.gz", "a.2.gz", "a-20261130", "a-20261129", "a-20261130.gz", "a.", "a.0", "a.00", "a.x", "a1", "a12", "a123456", "a1234567", "b", "1", "2", "12", ""}
+	names := []string{"a", "a.1", "a.2", "a.10", "a.1.gz", "a.2.gz", "a-20261130", "a-20261129", "a-20261130.gz", "a.", "a.000003", "a.3", "a-2026-01-31", "a-2026-02-01", "a-2026-1", "a-20261130-1", "a-20261130-2", "a.0", "a.00", "a.x", "a1", "a12", "a123456", "a1234567", "b", "1", "2", "12", ""}
 	for _, x := range names {
 		for _, y := range names {
 			if xy, yx := byGeneration(x, y), byGeneration(y, x); xy != -yx || (xy == 0) != (x == y) {
