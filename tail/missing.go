@@ -204,7 +204,6 @@ func (w *Watcher) list(dir string) (list []sibling) {
 // searchStrays looks for sources of the spool that no pattern found among the siblings of the path they had,
 // and enters what it finds as missing: its rest is read under the name it has now.
 func (w *Watcher) searchStrays() {
-	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
 		moved := w.moved
 		if w.strayFound(f) || f.src.key.block >= 0 && w.strayCopy(f) {
@@ -212,6 +211,15 @@ func (w *Watcher) searchStrays() {
 		}
 		if w.moved != moved {
 			w.lookAgain[f.src.kin] = true
+		}
+	}
+}
+
+// tellStrays is for those that are nowhere, also not among the generations that were found.
+func (w *Watcher) tellStrays() {
+	now := w.now()
+	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
+		if w.lookAgain[f.src.kin] {
 			continue
 		}
 		w.tellStray(f)

@@ -10,7 +10,8 @@ package tail
 // is unsettled. What is in a file that is there as it was written was made when the file was; what is in a compressed copy was
 // written last when the copy says, if the program that made it kept the time, else its name tells (kin.go).
 //
-// Where creation times are unknown, nothing is guessed.
+// Where creation times are unknown, nothing is guessed. A file that was truncated in place is as old as it was: copies that
+// were made of it then and are all forgotten look younger than it, and come twice once it is renamed.
 
 import (
 	"bytes"

@@ -75,6 +75,7 @@ func (w *Watcher) scanAll() {
 		w.unsettleMoved()
 	}
 	w.settle()
+	w.tellStrays()
 	w.notify.watch(w.watchable())
 	w.queueDue()
 	w.closeQuiet()
@@ -282,7 +283,6 @@ func (w *Watcher) buryReused(c found) {
 // bury is for a file of the spool that is gone for sure: only a copy can be left of it.
 func (w *Watcher) bury(f *File) {
 	if f.src.key.block < 0 || !w.strayCopy(f) {
-		w.tellStray(f)
 		f.src.left = true
 	}
 }
