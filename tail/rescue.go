@@ -31,8 +31,8 @@ type blockPath struct {
 // clockTick is how much earlier than the clock the file system's times may be.
 const clockTick = int64(20e6)
 
-// unsettle notes that generations of a path may be there that nobody knows: not older than since; 0: younger than the oldest that
-// is known.
+// unsettle notes that generations of a path may be there that nobody knows: not older than since; 0: than the oldest that is
+// known. A path that is rotated right behind a write has both in one tick of the file system's clock.
 func (w *Watcher) unsettle(at blockPath, since int64) {
 	if old, ok := w.unsettled[at]; ok {
 		since = min(since, old)
@@ -47,7 +47,7 @@ func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
 		at := blockPath{c.block, c.path}
 		if f := w.seenLast(at); c.st.born != 0 && f != nil {
-			w.unsettle(at, max(w.seenAt(f)-clockTick, f.src.st.born+1))
+			w.unsettle(at, max(w.seenAt(f)-clockTick, f.src.st.born))
 		}
 	}
 }
@@ -126,7 +126,7 @@ func (w *Watcher) isSettled(at blockPath) bool {
 // findUnseen enters the unseen generations of a path as sources under the name they have now, and returns how many.
 func (w *Watcher) findUnseen(at blockPath, since int64) int {
 	if since == 0 {
-		if since = w.oldestKnown(at) + 1; since == 1 {
+		if since = w.oldestKnown(at); since == 0 {
 			return 0 // when it was made is not known
 		}
 	}
@@ -146,7 +146,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 			head, kind := w.headOf(sib)
 			switch {
 			case kind != "":
-				if age := w.packedAge(at, sib); age >= since && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
+				if age := w.packedAge(at, sib); age > since && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
 				}
 			case g == nil && w.plainUnseen(at, sib, since, names):
