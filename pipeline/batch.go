@@ -23,6 +23,7 @@ type lane struct {
 	// writes it; the lane's reader lets its open batch fill while sealed
 	// ones wait.
 	sentNext atomic.Uint64
+	acked    atomic.Uint64 // behind the last batch that is in Kafka, written by the sink
 	waits    atomic.Uint32 // kafka.Cause, written by the sink
 
 	// dropped is how many records were dropped that the reader had counted in:
@@ -31,7 +32,7 @@ type lane struct {
 }
 
 func (l *lane) info(cfg *Config, block string) kafka.LaneInfo {
-	info := kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext, Waits: &l.waits}
+	info := kafka.LaneInfo{ID: l.id, Block: block, Topic: l.topic, Slot: l.slot, SentNext: &l.sentNext, Acked: &l.acked, Waits: &l.waits}
 	if l.block >= 0 { // else its source is not configured any more
 		info.Codec = cfg.Sources[l.block].codec.name
 	}

@@ -30,6 +30,17 @@ type feed struct {
 	listed       bool  // in reader.open
 
 	families map[string]*generations
+
+	elders []elder // nothing is read before they are through
+	told   bool    // that reading waits
+}
+
+// elder is a lane that its block fed by file and feeds by key now, or the other way
+// round, and that holds records below next. They go first: the lanes of now may
+// write to its partition.
+type elder struct {
+	lane *lane
+	next uint64
 }
 
 // keyed is what a feed has besides whose records go to partitions by key.
@@ -38,7 +49,6 @@ type keyed struct {
 	lanes   []*openLane // by partition; nil: no record has gone there
 	n       int32       // partitions in use; 0: not known, so nothing is read
 	heldMax int64       // of feed.held: then the group is closed
-	told    bool        // that reading waits
 }
 
 // openLane is a lane as its reader sees it.
@@ -57,7 +67,7 @@ type openLane struct {
 const keyedGroupBytesMax = 8 << 20
 
 func (r *reader) newFeed(h *handover) *feed {
-	f := &feed{block: h.lane.block, families: map[string]*generations{}}
+	f := &feed{block: h.lane.block, families: map[string]*generations{}, elders: h.elders}
 	f.home = r.addLane(f, h.handed)
 	if !h.lane.keyed() {
 		return f
@@ -95,10 +105,19 @@ func (k *keyed) reach(n int) {
 	}
 }
 
-// ready says whether the feed's files can be read: by key not before it is known
-// how many partitions there are. Another number counts from the next record on;
-// what was read stays where it is.
+// ready says whether the feed's files can be read: not before its elders are through,
+// and by key not before it is known how many partitions there are. Another number
+// counts from the next record on; what was read stays where it is.
 func (r *reader) ready(f *feed, now time.Time) bool {
+	for _, e := range f.elders {
+		if e.lane.acked.Load() < e.next {
+			r.tellWaiting(f, "reading waits until what was read before partition_by was changed is in Kafka: both may go to one partition")
+			return false
+		}
+	}
+	if len(f.elders) > 0 {
+		f.elders, f.told = nil, false
+	}
 	k := f.keyed
 	if k == nil {
 		return true
@@ -111,11 +130,17 @@ func (r *reader) ready(f *feed, now time.Time) bool {
 			r.list(f, now)
 		}
 	}
-	if k.n == 0 && !k.told {
-		k.told = true
-		r.log.Warn("reading waits until Kafka has told how many partitions the topic has: records go to them by key", "topic", f.home.topic, "source", r.cfg.Sources[f.block].Name)
+	if k.n == 0 {
+		r.tellWaiting(f, "reading waits until Kafka has told how many partitions the topic has: records go to them by key")
 	}
 	return k.n != 0
+}
+
+func (r *reader) tellWaiting(f *feed, what string) {
+	if !f.told {
+		f.told = true
+		r.log.Warn(what, "topic", f.home.topic, "source", r.cfg.Sources[f.block].Name)
+	}
 }
 
 // batchesBytes is what the batches take in the spool, at most.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"shipper/sink/kafka"
+	"shipper/spool"
 	"shipper/tail"
 )
 
@@ -114,15 +115,13 @@ func checkKeyed(t *testing.T, b *batch, slot uint32, last map[string]int) {
 	}
 }
 
-// Nothing is read before the number of partitions is known, a start knows it from the spool, and another number counts
-// from the next record on.
-func TestByKeyWaitsForPartitions(t *testing.T) {
+// watchOne has the bench's reader take a file of three lines, and returns the context of its turns.
+func watchOne(t *testing.T, x *bench) context.Context {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "keyed.log")
 	if err := os.WriteFile(path, []byte("{\"k\":\"a\"}\n{\"k\":\"b\"}\n{\"k\":\"c\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	x := newBench(t, "none", 64<<20)
-	byKey(t, x)
 	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{path}, LineBytesMax: 1000}}, NoInotify: true})
 	if err != nil {
 		t.Fatal(err)
@@ -130,10 +129,51 @@ func TestByKeyWaitsForPartitions(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- w.Run(ctx, x.d) }()
-	defer func() { stop(); <-done }()
+	t.Cleanup(func() { stop(); <-done })
 	for len(x.r.files) == 0 {
 		x.r.takeMail(time.Now())
 	}
+	return ctx
+}
+
+// What was read when the block's records went another way is in Kafka before anything is read: both ways may lead to one
+// partition. Another topic, and what is acked already, hold up nobody.
+func TestElderLanesGoFirst(t *testing.T) {
+	for _, keyed := range []bool{false, true} {
+		t.Run(fmt.Sprintf("by key now: %t", keyed), func(t *testing.T) {
+			x := newBench(t, "none", 64<<20)
+			slot := uint32(kafka.KeyedSlot | 2)
+			if keyed {
+				byKey(t, x)
+				x.d.topics.Get("t").Partitions.Store(3)
+				slot = 1
+			}
+			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 1, Block: "app", Topic: "other", Slot: slot}, Head: 3, Next: 9})
+			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 2, Block: "app", Topic: "t", Slot: slot + 1}, Head: 9, Next: 9})
+			elder := x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 3, Block: "app", Topic: "t", Slot: slot}, Head: 3, Next: 9})
+			ctx := watchOne(t, x)
+			for _, acked := range []uint64{3, 8} {
+				elder.acked.Store(acked)
+				x.r.turns(ctx, time.Now())
+				if got := x.r.stats.lines.Load(); got != 0 {
+					t.Fatalf("%d lines were read while the elder lane holds records from %d on", got, acked)
+				}
+			}
+			elder.acked.Store(9)
+			x.r.turns(ctx, time.Now())
+			if got := x.r.stats.lines.Load(); got != 3 {
+				t.Fatalf("%d lines were read, want 3", got)
+			}
+		})
+	}
+}
+
+// Nothing is read before the number of partitions is known, a start knows it from the spool, and another number counts
+// from the next record on.
+func TestByKeyWaitsForPartitions(t *testing.T) {
+	x := newBench(t, "none", 64<<20)
+	byKey(t, x)
+	ctx := watchOne(t, x)
 	for range 3 {
 		x.r.turns(ctx, time.Now())
 	}

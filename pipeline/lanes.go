@@ -26,6 +26,7 @@ type dispatch struct {
 	byKey      map[laneKey]*lane
 	next       map[uint32]uint64    // next index of lanes that came from the spool and have not been handed out
 	siblings   map[laneKey][]handed // by the key of their home lane, until that is handed out
+	elders     map[laneKey][]elder  // of slot 0
 	files      map[uint64]uint32    // source -> lane, from the spool and since
 	blocks     map[string]int
 	slots      []slots // by block
@@ -48,7 +49,7 @@ const lanesAuto = 4 // per topic and host, shared by its blocks
 
 func newDispatch(cfg *Config, readers []*reader, intakes []intake) *dispatch {
 	d := &dispatch{cfg: cfg, readers: readers, intakes: intakes, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
-		siblings: map[laneKey][]handed{}, files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
+		siblings: map[laneKey][]handed{}, elders: map[laneKey][]elder{}, files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
 		topics: new(kafka.Topics), ids: new(atomic.Uint32), nextSource: 1}
 	for _, r := range readers {
 		r.ids = d.ids
@@ -89,6 +90,11 @@ func (d *dispatch) recover(s *spool.LaneState) *lane {
 	}
 	l := d.add(laneKey{s.Block, s.Topic, s.Slot}, s.ID, block)
 	d.next[l.id] = s.Next
+	l.acked.Store(s.Head)
+	if block >= 0 && l.keyed() != d.cfg.Sources[block].ByKey && s.Head < s.Next {
+		key := laneKey{s.Block, s.Topic, 0}
+		d.elders[key] = append(d.elders[key], elder{l, s.Next})
+	}
 	if l.keyed() && s.Slot != kafka.KeyedSlot {
 		home := laneKey{s.Block, s.Topic, kafka.KeyedSlot}
 		d.siblings[home] = append(d.siblings[home], handed{l, s.Next, true})
@@ -121,7 +127,7 @@ func (d *dispatch) Open(f *tail.File) {
 		d.nextSource++
 	}
 	key, l := d.laneOf(f)
-	h.lane, h.siblings = l, d.siblings[key]
+	h.lane, h.siblings, h.elders = l, d.siblings[key], d.elders[laneKey{key.block, key.topic, 0}]
 	h.next, h.known = d.next[l.id]
 	delete(d.siblings, key)
 	r := d.readers[h.lane.reader]

@@ -124,6 +124,7 @@ type handover struct {
 	fileKnown bool
 	handed
 	siblings []handed // the first time, by key: the other lanes of the block and topic
+	elders   []elder
 }
 
 // handed is a lane that a reader does not have yet.

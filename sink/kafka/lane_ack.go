@@ -2,6 +2,14 @@ package kafka
 
 // The part of the lane that takes an answer for an ack, and says what it proves.
 
+// InKafka is the index behind the last batch that is in Kafka.
+func (l *Lane) InKafka() uint64 {
+	if l.Acked() {
+		return l.batch.Next()
+	}
+	return l.head
+}
+
 // success takes a broker's word that the batch at head is committed, unless
 // the answer shows that it is not our batch that the broker speaks of.
 func (l *Lane) success(ev *Event, a *Actions) {

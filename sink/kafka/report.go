@@ -126,6 +126,9 @@ func (s *Sink) unread(it *item) {
 // of a doubt or a loss.
 func (s *Sink) speak(r *row) {
 	s.closeReckoning(r)
+	if r.info.Acked != nil {
+		r.info.Acked.Store(r.lane.InKafka())
+	}
 	cause := r.lane.Cause()
 	if cause == r.cause {
 		return

@@ -33,6 +33,7 @@ type LaneInfo struct {
 	// SentNext is kept at the index behind the last batch sent, for the
 	// reader's linger. Written by the sink only.
 	SentNext *atomic.Uint64
+	Acked    *atomic.Uint64 // likewise at the index behind the last batch that is in Kafka, be its ack durable or not; nil: nobody asks
 	Waits    *atomic.Uint32 // likewise the Cause that the lane waits for; nil: nobody asks
 }
 
