@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -104,7 +105,8 @@ func (c *committer) run(sinkDone <-chan struct{}) error {
 			return c.last()
 		}
 		if err := c.round(g); err != nil {
-			return err
+			c.lookedAt = time.Time{} // it may have failed for want of the directory
+			return cmp.Or(c.stillThere(time.Now()), err)
 		}
 	}
 }
