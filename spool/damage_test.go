@@ -1,9 +1,13 @@
 package spool
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"shipper/internal/vfs"
@@ -157,5 +161,40 @@ func TestCloneAndRollback(t *testing.T) {
 		if from := lane.Identities[open].From; from > lane.Head+uint64(lane.Batches[0].Count) {
 			t.Errorf("copy %d: %s", i, fmt.Sprintf("batches up to %d go out under the old id, the head is %d", from, lane.Head))
 		}
+	}
+}
+
+// Names that look like ours and are no files: to open some of them waits for ever.
+func TestNoFilesAmongOurs(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"pipe":           func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"directory":      func(path string) error { return os.MkdirAll(filepath.Join(path, "x"), 0o700) },
+		"link":           func(path string) error { return os.Symlink("/", path) },
+		"link to no one": func(path string) error { return os.Symlink("/nowhere", path) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Dir: t.TempDir(), MaxBytes: 16 * testSegmentBytes, MinFreeBytes: 1, segmentBytes: testSegmentBytes}
+			l, _ := mustOpen(t, o)
+			mustAppend(t, l, []Batch{testBatch(1, 0, 10, 300)}, &Commit{Lanes: []Lane{{ID: 1}}})
+			mustSync(t, l)
+			err := l.Close()
+			for _, file := range []string{segmentName(9, 1), "free-0000000007"} {
+				err = errors.Join(err, make(filepath.Join(o.Dir, file)))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			in, err := Inspect(o)
+			if err != nil || len(in.Damage) != 1 || in.Lanes[0].Next != 10 {
+				t.Fatalf("%+v, %v", in, err)
+			}
+			l, r := mustOpen(t, o)
+			if len(r.Damage) != 2 || r.Lanes[0].Next != 10 || l.newest().number != 10 {
+				t.Errorf("next %d, segment %d, %+v", r.Lanes[0].Next, l.newest().number, r.Damage)
+			}
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

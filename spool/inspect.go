@@ -179,7 +179,8 @@ func verifyOnce(o Options) (*Inspection, error) {
 		return nil, err
 	}
 	// Of what the look itself found, keep what is missing; the rest is read here.
-	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return d.Segment != 0 })
+	cut := in.dir.cut.Segment
+	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return d.Segment != 0 && (d.Segment != cut || d.Position != in.dir.cut.Position) })
 	for i, f := range in.dir.found {
 		if err := in.verifySegment(f, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err

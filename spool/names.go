@@ -13,6 +13,7 @@ import (
 
 // readNames opens the segments and deletes what was being made.
 func (r *recovery) readNames() error {
+	r.noted = readNote(r.fs, r.path(noteName))
 	names, err := r.fs.ReadDir(r.dir)
 	if err != nil {
 		return fmt.Errorf("spool: list %s: %w", r.dir, err)
@@ -30,6 +31,10 @@ func (r *recovery) readNames() error {
 			r.top = max(r.top, n.number)
 		case n.kind == "free":
 			err = r.keepFree(name, n.number)
+		}
+		if errors.Is(err, vfs.ErrNoFile) { // waiting for a pipe, or failing each time, helps nobody
+			r.noteDamage(Damage{Reason: name + " is " + vfs.ErrNoFile.Error() + "; it is left alone"})
+			err = nil
 		}
 		if err != nil {
 			return fmt.Errorf("spool: %s: %w", r.path(name), err)

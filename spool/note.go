@@ -64,15 +64,19 @@ func (n *note) close() error {
 	return n.file.Close()
 }
 
-// readNote is what the note says; not ok if there is none of this spool.
-func readNote(fsys vfs.FS, path string, spoolID *[16]byte) (total uint64, ok bool) {
+// readNote is what the file says; all zeros, which no spool writes, if there is none.
+func readNote(fsys vfs.FS, path string) (n note) {
 	f, err := fsys.OpenFile(path, vfs.Read)
 	if err != nil {
-		return 0, false
+		return note{}
 	}
-	var n note
-	if err := errors.Join(readFull(f, n.buf[:], 0), f.Close()); err != nil || binary.LittleEndian.Uint32(n.buf[8:]) != n.checksum(spoolID) {
-		return 0, false
+	if err := errors.Join(readFull(f, n.buf[:], 0), f.Close()); err != nil {
+		return note{}
 	}
-	return binary.LittleEndian.Uint64(n.buf[:]), true
+	return n
+}
+
+// total is what a note says; not ok if it is none of this spool.
+func (n *note) total(spoolID *[16]byte) (total uint64, ok bool) {
+	return binary.LittleEndian.Uint64(n.buf[:]), binary.LittleEndian.Uint32(n.buf[8:]) == n.checksum(spoolID)
 }

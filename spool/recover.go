@@ -42,6 +42,7 @@ type recovery struct {
 	damage  []Damage
 	short   uint64 // records that the newest commit counts and nothing else shows
 	cut     Damage // the newest segment's file; Bytes 0: it has its length
+	noted   note   // as it was before the first frame was read: an agent at work is ahead of it
 	void    int64
 	look    bool      // only look: nothing on disk changes, and acked batches are listed too
 	told    time.Time // when it was said how far this is
@@ -402,7 +403,7 @@ func (r *recovery) replayCommit(f *foundSegment, fr *frame) error {
 // noteLostEnd tells how many records were in the log behind its end: in the missing
 // part of a file, or where a disk lied. Their lines are read again, under new numbers.
 func (r *recovery) noteLostEnd() {
-	total, known := readNote(r.fs, r.path(noteName), &r.state.spoolID)
+	total, known := r.noted.total(&r.state.spoolID)
 	have := max(r.state.total, r.state.claimed)
 	d, again := r.cut, uint64(0)
 	switch {

@@ -344,6 +344,9 @@ func TestCutShort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if in, err := Verify(memOptions(after)); err != nil || len(in.Damage) != c.damage || c.damage > 0 && in.Damage[0].Reason != c.says {
+			t.Errorf("%d bytes: verify finds %+v, %v", c.size, in.Damage, err)
+		}
 		l, r := mustOpen(t, memOptions(after))
 		if len(r.Damage) != c.damage || r.Lanes[0].Next != c.next {
 			t.Errorf("%d bytes: next %d, %+v", c.size, r.Lanes[0].Next, r.Damage)

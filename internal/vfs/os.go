@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,11 +57,25 @@ func (OS) OpenFile(name string, mode Mode) (File, error) {
 	case Create:
 		flag = os.O_RDWR | os.O_CREATE | os.O_EXCL
 	}
+	if mode != Create && !mayBeFile(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrNoFile}
+	}
 	f, err := os.OpenFile(name, flag|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
+}
+
+// mayBeFile is false for what to open would wait for ever or fail each time: pipes,
+// sockets, directories, and links that lead to these or nowhere.
+func mayBeFile(name string) bool {
+	st, err := os.Stat(name)
+	if errors.Is(err, os.ErrNotExist) {
+		_, err = os.Lstat(name)
+		return err != nil
+	}
+	return err != nil || st.Mode().IsRegular()
 }
 
 func (OS) Rename(from, to string) error { return os.Rename(from, to) }

@@ -26,6 +26,9 @@ func IsNoSpace(err error) bool {
 // ErrLocked is the answer of Lock when another process holds it.
 var ErrLocked = errors.New("locked by another process")
 
+// ErrNoFile is the answer of OpenFile to a name that is there and no regular file.
+var ErrNoFile = errors.New("no regular file")
+
 // Mode says how OpenFile opens.
 type Mode uint8
 
