@@ -262,7 +262,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 			return true // nobody can say
 		}
 	}
-	if keptTime(&sib.st) && !sameWrite(st.mtime, sib.st.mtime) {
+	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
 		return false
 	}
 	switch {
@@ -280,7 +280,8 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	return len(own) == 0 || sameHead(own, head)
 }
 
-// keptTime tells whether a compressed file has the time of the last write of what is in it.
+// keptTime tells whether a compressed file has the time of the last write of what is in it, or may have: one that was made and written
+// within a tick of the file system's clock has one time for both.
 func keptTime(st *fileStat) bool { return st.born == 0 || st.mtime <= st.born }
 
 // vanishedUnread is for a file that went before anything of it was read: it may be there as a copy by now.
