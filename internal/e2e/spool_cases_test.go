@@ -168,8 +168,8 @@ func TestC088BitFlips(t *testing.T) {
 			w.stop()
 			w.agent.Start() // from here on these lines are called durable
 			w.writer.Write(500)
-			time.Sleep(500 * time.Millisecond)
-			w.stop() // flushes what was read
+			w.awaitSpooled()
+			w.stop()
 			in := w.inspect()
 			ref := in.Lanes[0].Held[0]
 			at := slices.IndexFunc(in.Segments, func(s spool.SegmentInfo) bool { return s.Number == ref.Segment })
