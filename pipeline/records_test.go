@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -360,7 +361,7 @@ func TestNoAllocationPerShapedRecord(t *testing.T) {
 }
 
 // BenchmarkShapes is what a line costs in processor time from the file to the compressed batch, as it is and in other forms; the
-// message is the same.
+// message is the same. The least of all rounds: what else runs on the machine only adds to it.
 func BenchmarkShapes(b *testing.B) {
 	const lines = 300_000
 	for _, codec := range []string{"lz4", "zstd"} {
@@ -394,12 +395,20 @@ func BenchmarkShapes(b *testing.B) {
 				}
 				x.groupMax(16 << 20)
 				x.r.reasons = make([]reasonCounts, 1)
-				x.readAll(b, path)
-				before := processorTime(b)
-				for b.Loop() {
+				read := func() time.Duration {
+					before := processorTime(b)
 					x.readAll(b, path)
+					for x.records.Load() < x.r.stats.lines.Load() {
+						time.Sleep(time.Millisecond) // the compressors have work left
+					}
+					return processorTime(b) - before
 				}
-				b.ReportMetric(float64(processorTime(b)-before)/float64(b.N*lines), "cpu-ns/line")
+				read()
+				least := time.Duration(math.MaxInt64)
+				for b.Loop() {
+					least = min(least, read())
+				}
+				b.ReportMetric(float64(least)/lines, "cpu-ns/line")
 			})
 		}
 	}

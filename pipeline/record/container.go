@@ -39,38 +39,38 @@ func streamOf(name []byte) (uint8, bool) {
 	return 0, false
 }
 
-// parseContainer takes a line apart. What stands in p may be in arena, which grows.
-func parseContainer(c Container, b, arena []byte) (p piece, grown []byte, ok bool) {
+// container takes a line apart. What stands in p may be in the arena.
+func (s *Stream) container(b []byte, p *piece) (ok bool) {
 	if len(b) > 0 && b[0] == 0 {
 		b = bytes.TrimLeft(b, "\x00") // room that was reserved and lost its content in a power cut
 	}
 	if len(b) == 0 {
-		return piece{}, arena, false
+		return false
 	}
-	if c == CRI || c == Auto && b[0] != '{' {
-		p, ok = parseCRI(b)
-		return p, arena, ok
+	if c := s.f.cfg.Container; c == CRI || c == Auto && b[0] != '{' {
+		return p.parseCRI(b)
 	}
-	return parseDocker(b, arena)
+	s.sc.arena, ok = p.parseDocker(b, s.sc.arena)
+	return ok
 }
 
-func parseCRI(b []byte) (p piece, ok bool) {
+func (p *piece) parseCRI(b []byte) (ok bool) {
 	at := bytes.IndexByte(b, ' ')
 	if at < len("2006-01-02T15:04:05Z") || b[4] != '-' || b[10] != 'T' || b[0] < '0' || b[0] > '9' {
-		return piece{}, false
+		return false
 	}
 	p.time = b[:at:at]
 	b = b[at+1:]
 	const streamBytes = len("stdout")
 	if len(b) < streamBytes+2 || b[streamBytes] != ' ' {
-		return piece{}, false
+		return false
 	}
 	if p.stream, ok = streamOf(b[:streamBytes]); !ok {
-		return piece{}, false
+		return false
 	}
 	b = b[streamBytes+1:]
 	if b[0] != 'F' && b[0] != 'P' {
-		return piece{}, false
+		return false
 	}
 	p.partial = b[0] == 'P'
 	if b = b[1:]; len(b) > 0 && b[0] == ':' { // further tags
@@ -80,16 +80,17 @@ func parseCRI(b []byte) (p piece, ok bool) {
 		b = b[at:]
 	}
 	if len(b) == 0 {
-		return p, true
+		p.text = nil
+		return true
 	}
 	if b[0] != ' ' {
-		return piece{}, false
+		return false
 	}
 	p.text = b[1:]
-	return p, true
+	return true
 }
 
-func parseDocker(b, arena []byte) (p piece, grown []byte, ok bool) {
+func (p *piece) parseDocker(b, arena []byte) (grown []byte, ok bool) {
 	m := objectMembers(b)
 	hasLog := false
 	var text []byte
@@ -112,10 +113,10 @@ func parseDocker(b, arena []byte) (p piece, grown []byte, ok bool) {
 		}
 	}
 	if m.bad || !hasLog || skipSpace(b, m.i) != len(b) {
-		return piece{}, arena, false
+		return arena, false
 	}
 	p.text, arena, p.partial = dockerText(text, escaped, arena)
-	return p, arena, true
+	return arena, true
 }
 
 // dockerText is the message in a log member. A message ends with a line feed; one without goes on in the next line.

@@ -55,6 +55,7 @@ type unit struct {
 	more        bool   // it ended while it absorbed: what follows is to be dropped too
 	inTrace     bool   // as multiline says
 	time        []byte
+	text        []byte // its content, if it has no parts
 }
 
 // part is a stretch of a record's content.
@@ -166,11 +167,7 @@ func (s *Stream) Line(l Line) {
 	}
 	p := piece{text: l.Bytes}
 	if s.f.cfg.Container != NoContainer {
-		ok := l.Part == 0
-		if ok {
-			p, s.sc.arena, ok = parseContainer(s.f.cfg.Container, l.Bytes, s.sc.arena)
-		}
-		if !ok {
+		if l.Part > 0 || !s.container(l.Bytes, &p) {
 			s.single(l, noStream, true)
 			return
 		}
@@ -205,10 +202,7 @@ func (s *Stream) Line(l Line) {
 
 // whole makes a record of a message that neither goes on nor was begun, as nearly all are: what begin, add and finish come to.
 func (s *Stream) whole(l Line, p *piece) {
-	sc := s.sc
-	sc.parts = append(sc.parts, part{b: p.text, next: -1, to: -1})
-	i := int32(len(sc.parts) - 1)
-	sc.units = append(sc.units, unit{start: l.Offset, end: l.End, lines: 1, bytes: int32(len(p.text)), first: i, last: i, stream: p.stream, done: true, time: p.time})
+	s.sc.units = append(s.sc.units, unit{start: l.Offset, end: l.End, lines: 1, bytes: int32(len(p.text)), first: -1, last: -1, stream: p.stream, done: true, time: p.time, text: p.text})
 }
 
 // single makes a record of one line, and ends all that is open.

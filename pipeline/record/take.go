@@ -75,7 +75,7 @@ func (s *Stream) pop() {
 func (s *Stream) gather(u *unit) []byte {
 	sc := s.sc
 	if u.first < 0 {
-		return nil
+		return u.text
 	}
 	if u.first == u.last {
 		return sc.parts[u.first].b

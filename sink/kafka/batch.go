@@ -118,7 +118,11 @@ func HeadersBytesMax(headers []RecordHeader) int {
 
 // AppendHeaders is Append for a record with headers.
 func (b *Builder) AppendHeaders(ts int64, key, value []byte, hasKey bool, headers []RecordHeader) {
-	if bytes := HeadersBytesMax(headers); bytes > 0 && !b.Fits(len(key), len(value)+bytes) {
+	if len(headers) == 0 {
+		b.Append(ts, key, value, hasKey)
+		return
+	}
+	if bytes := HeadersBytesMax(headers); !b.Fits(len(key), len(value)+bytes) {
 		panic(fmt.Sprintf("BUG: %d headers of up to %d bytes were appended with a record that they do not fit beside", len(headers), bytes))
 	}
 	bytes := varintLen(int64(len(headers)))
