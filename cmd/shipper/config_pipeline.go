@@ -1,7 +1,9 @@
 package main
 
 import (
+	"fmt"
 	"log/slog"
+	"os"
 
 	"shipper/pipeline"
 )
@@ -44,10 +46,16 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 		}
 		p.Kafka.TLS = client
 	}
+	host, err := os.Hostname()
+	if err != nil {
+		return p, fmt.Errorf("ask for the name of this host: %w", err)
+	}
 	for _, s := range c.Sources {
 		if len(s.Paths) == 0 {
 			continue // none of its patterns was usable, which was warned about
 		}
+		lines := s.toRecord()
+		lines.Host = host
 		p.Sources = append(p.Sources, pipeline.Source{
 			Name:         s.Name,
 			Paths:        s.Paths,
@@ -62,7 +70,7 @@ func configToPipeline(c *Config, log *slog.Logger) (pipeline.Config, error) {
 			Oversize:     s.Oversize,
 			Encoding:     s.Encoding,
 			IdleFlush:    s.IdleFlush,
-			Record:       s.toRecord(),
+			Record:       lines,
 			SpoolShare:   s.SpoolShare,
 		})
 		if s.Compression != asKafka {

@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
+	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -30,6 +31,9 @@ func TestConfigToPipeline(t *testing.T) {
 	}
 	source := DefaultSource()
 	plain := source.toRecord()
+	if plain.Host, err = os.Hostname(); err != nil {
+		t.Fatal(err)
+	}
 	withKey := plain
 	withKey.Key = "path"
 	want := pipeline.Config{
