@@ -163,6 +163,7 @@ var presets = map[string]*preset{
 	},
 	"ruby": {
 		begins: must(`^[^\s:]+:\d+:in .*\(`),
+		more:   must("^[^\\s:]+:\\d+:in [`'][^`']+'$"), // of an exception that was given to Logger: frames without indentation
 		trace:  must(`^Traceback \(most recent call last\)`),
 		last:   must(`^[^\s:]+:\d+:in `),
 	},
