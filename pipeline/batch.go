@@ -1,6 +1,8 @@
 package pipeline
 
 import (
+	"fmt"
+	"sort"
 	"sync/atomic"
 
 	"shipper/sink/kafka"
@@ -114,6 +116,36 @@ type room struct {
 func roomFor(lineBytesMax int, groupMax, budgetBytes int64) room {
 	most := min(groupMax*7/8, max(batchBytesBase, min(batchBytesLimit, budgetBytes/batchShare)))
 	return room{groupMax, max(int(most), lineBytesMax+kafka.RecordOverheadMax), groupMax}
+}
+
+// checkRoom refuses records that a group of the spool would not hold beside the
+// entries of their files, and tells how long lines may be.
+func (s *Source) checkRoom(groupMax int64) error {
+	fits := func(s *Source) bool { return roomFor(s.recordBytesMax(), groupMax, 0).entriesBytes() >= filesBytesMin }
+	if fits(s) {
+		return nil
+	}
+	shorter := *s
+	tooLong := sort.Search(s.LineBytesMax, func(n int) bool {
+		shorter.LineBytesMax = n
+		return shorter.compile() == nil && !fits(&shorter)
+	})
+	return fmt.Errorf("its segments take groups of %d bytes, too few for the records of source %s: raise spool.max_bytes, or lower max_line_bytes to %d",
+		groupMax, s.Name, tooLong-1)
+}
+
+// CheckRoom tells what of cfg a spool as plan says would refuse at the start.
+func CheckRoom(cfg *Config, plan *spool.Plan) error {
+	for i := range cfg.Sources {
+		s := cfg.Sources[i]
+		if err := s.compile(); err != nil {
+			return err
+		}
+		if err := s.checkRoom(plan.GroupBytesMax()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // within is the room of a source of whose lines the spool always takes shareBytes:

@@ -154,10 +154,10 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	shares := dividedSpool(cfg, a.spool.Stats().BytesMax, 4*groupMax)
 	for i := range cfg.Sources {
 		s := &cfg.Sources[i]
-		if s.room = roomFor(s.recordBytesMax(), groupMax, budgetMax); s.room.entriesBytes() < filesBytesMin {
-			return fmt.Errorf("spool %s: its segments take groups of %d bytes, too few for the lines of source %s: raise spool.max_bytes or lower max_line_bytes to %d",
-				cfg.Spool.Dir, groupMax, s.Name, groupMax*7/8)
+		if err := s.checkRoom(groupMax); err != nil {
+			return fmt.Errorf("spool %s: %w", cfg.Spool.Dir, err)
 		}
+		s.room = roomFor(s.recordBytesMax(), groupMax, budgetMax)
 		if len(cfg.Sources) > 1 {
 			s.room = s.room.within(shares.kept[i])
 		}

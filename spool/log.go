@@ -121,7 +121,7 @@ func Open(o Options) (*Log, *Recovered, error) {
 
 // GroupBytesMax bounds what one Append writes: a quarter of a segment. See
 // FrameBytes; the commit frame counts too.
-func (l *Log) GroupBytesMax() int64 { return l.options.segmentBytes / 4 }
+func (l *Log) GroupBytesMax() int64 { return groupBytesMax(l.options.segmentBytes) }
 
 var noCommit Commit
 

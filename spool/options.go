@@ -103,6 +103,11 @@ type Plan struct {
 	Warnings     []string // sentences
 }
 
+// GroupBytesMax is Log.GroupBytesMax of such a spool.
+func (p *Plan) GroupBytesMax() int64 { return groupBytesMax(p.SegmentBytes) }
+
+func groupBytesMax(segmentBytes int64) int64 { return segmentBytes / 4 }
+
 // Check tells what Open would do with o.Dir, or why it would refuse it
 // (ErrTooSmall, ErrNetworkFS), and changes nothing. at is o.Dir, or the nearest
 // directory above it if it does not exist yet.

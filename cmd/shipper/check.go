@@ -177,25 +177,35 @@ func checkSpool(r *report, c *Config) error {
 	for _, w := range plan.Warnings {
 		r.warn("%s", w)
 	}
-	checkShares(r, c, &plan)
+	p := spoolUse(c)
+	if err := pipeline.CheckRoom(p, &plan); err != nil {
+		return c.failureAt("spool.max_bytes", "%v", err)
+	}
+	checkShares(r, p, &plan)
 	if plan.FreeBytes < plan.MaxBytes {
 		r.warn("the volume of %s has less room free than the spool may take", existing)
 	}
 	return nil
 }
 
+// spoolUse is what of the config says how much of the spool lines take.
+func spoolUse(c *Config) *pipeline.Config {
+	p := &pipeline.Config{Spool: pipeline.Spool{RetainAckedBytes: c.Spool.RetainAckedBytes}}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		p.Sources = append(p.Sources, pipeline.Source{Name: s.Name, Topic: s.Topic, SpoolShare: s.SpoolShare, LineBytesMax: int(s.LineBytesMax), Oversize: s.Oversize, Record: s.toRecord()})
+	}
+	return p
+}
+
 // checkShares warns of sources that a full spool may keep out because the part of it that is theirs holds less than a line. They have a
 // turn one by one then, and only as long as Kafka takes their lines.
-func checkShares(r *report, c *Config, plan *spool.Plan) {
-	p := pipeline.Config{Spool: pipeline.Spool{RetainAckedBytes: c.Spool.RetainAckedBytes}}
-	for i := range c.Sources {
-		p.Sources = append(p.Sources, pipeline.Source{SpoolShare: c.Sources[i].SpoolShare, LineBytesMax: int(c.Sources[i].LineBytesMax)})
-	}
+func checkShares(r *report, p *pipeline.Config, plan *spool.Plan) {
 	var narrow []string
 	least := int64(0)
-	for i, kept := range pipeline.KeptBytes(&p, plan) {
-		if kept < c.Sources[i].LineBytesMax {
-			narrow = append(narrow, c.Sources[i].Name)
+	for i, kept := range pipeline.KeptBytes(p, plan) {
+		if kept < int64(p.Sources[i].LineBytesMax) {
+			narrow = append(narrow, p.Sources[i].Name)
 			least = kept
 		}
 	}

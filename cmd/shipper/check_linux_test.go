@@ -75,3 +75,23 @@ func TestCheckNamesWhatIsNotPermitted(t *testing.T) {
 		t.Errorf("exit code %d, error %q, want %q", code, stderr.String(), want)
 	}
 }
+
+// The envelope makes records of the longest lines longer than a group of a small spool: `run` refuses it, so check does.
+func TestCheckRefusesLinesTooLongForTheSpool(t *testing.T) {
+	dir := t.TempDir()
+	config := strings.NewReplacer("/var/lib/shipper", dir+"/spool", "/var/log/app/**/*.log", dir+"/*.log", "dir:", "max_bytes: 256MiB\n  dir:").Replace(minimal)
+	for _, c := range []struct {
+		more string
+		code int
+		say  string
+	}{
+		{"", exitOK, ""},
+		{"    format: json\n", exitFailed, "spool.max_bytes: its segments take groups of 1048576 bytes, too few for the records of source app: raise spool.max_bytes, or lower max_line_bytes to "},
+	} {
+		write(t, 0o644, dir+"/c.yaml", config+c.more)
+		var stdout, stderr strings.Builder
+		if code := run(t.Context(), []string{"check", "--config", dir + "/c.yaml"}, &stdout, &stderr); code != c.code || !strings.Contains(stderr.String(), c.say) {
+			t.Errorf("with %q: exit code %d, error %q\n%s", c.more, code, stderr.String(), stdout.String())
+		}
+	}
+}
