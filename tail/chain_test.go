@@ -184,7 +184,7 @@ func (x *chained) write(c *container) {
 // rotate moves the live file away. The generation before it is compressed from now on.
 func (x *chained) rotate(c *container) {
 	x.pack(c)
-	time.Sleep(12 * time.Millisecond) // the file system's clock
+	time.Sleep(time.Duration(x.rng.IntN(13)) * time.Millisecond) // the file system's clock may stand still, or not
 	c.gen++
 	to := fmt.Sprintf("%s.20261130-%03d", c.path, c.gen)
 	if !c.dated {

@@ -83,7 +83,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue
 			}
-			if g := w.sources[k]; g != nil && g.src.st.is(&sib.st) && (g.ID() != 0 || g.src.out) {
+			if g := w.sourceOf(block, &sib.st); g != nil && (g.ID() != 0 || g.src.out) {
 				continue
 			}
 			head, kind := w.headOf(sib)
@@ -114,10 +114,8 @@ func dirsOf(path string) []string {
 
 // enterCopy makes c the file that f is read from.
 func (w *Watcher) enterCopy(f *File, c copyFound) {
-	if g := w.sources[c.key]; g != nil && g.src.st.is(&c.st) {
+	if g := w.sourceOf(c.block, &c.st); g != nil {
 		w.drop(g) // it was found, but never handed out
-	} else if g != nil {
-		w.displace(g)
 	}
 	if c.kind != "" && c.age == 0 {
 		c.age = w.packedAge(blockPath{c.block, c.path}, sibling{c.at, c.st})
@@ -214,7 +212,7 @@ func (w *Watcher) settleTruncated() {
 		w.enterCopy(rest, c)
 		rest.src.restOf = t.f
 		if rest.src.younger = !c.sure; c.sure {
-			w.unsettle(blockPath{block, t.f.Path()}, rest.age()+1)
+			w.unsettle(blockPath{block, t.f.Path()}, rest.age())
 		}
 		w.queue(rest)
 	}
@@ -267,7 +265,7 @@ func (w *Watcher) finish(f *File) {
 	s := &f.src
 	if s.finished = true; s.younger {
 		s.younger = false
-		w.unsettle(blockPath{s.key.block, f.Path()}, s.age+1)
+		w.unsettle(blockPath{s.key.block, f.Path()}, s.age)
 	}
 	w.closeFile(f)
 	w.finished = append(w.finished, f)
@@ -294,7 +292,6 @@ func (w *Watcher) otherCopy(f *File) {
 		w.queue(f)
 		return
 	}
-	f.letNext()
 	w.stray(f)
 }
 

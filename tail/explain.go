@@ -150,7 +150,7 @@ func firstMatch(patterns []string, path string) string {
 
 // sourceAt is the source of a block that the inode st belongs to, else the youngest that was seen at path.
 func (w *Watcher) sourceAt(block int, path string, st fileStat) *File {
-	if f := w.sources[key{block, st.dev, st.ino}]; f != nil && f.src.st.is(&st) {
+	if f := w.sourceOf(block, &st); f != nil {
 		return f
 	}
 	var best *File

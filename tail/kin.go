@@ -71,8 +71,11 @@ func (f *File) before(g *File) bool {
 	if f.src.restOf == g || g.src.restOf == f {
 		return f.src.restOf == g
 	}
-	return cmp.Or(cmp.Compare(f.age(), g.age()), trueFirst(f.src.packed != "", g.src.packed != ""), byGeneration(cmp.Or(f.src.at, f.Path()), cmp.Or(g.src.at, g.Path()))) < 0
+	return cmp.Or(cmp.Compare(f.age(), g.age()), trueFirst(f.src.packed != "", g.src.packed != ""), trueFirst(f.src.missing, g.src.missing), byGeneration(f.name(), g.name())) < 0
 }
+
+// name is the name that f has now, as far as that is known, behind symlinks.
+func (f *File) name() string { return cmp.Or(f.src.at, f.src.real, f.Path()) }
 
 // packedAge is the age of what is in a compressed file. If that did not keep the time of the last write, it is between those of its
 // neighbours by name.
@@ -86,7 +89,7 @@ func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
 			continue
 		}
 		made, written := o.st.born, o.st.mtime
-		if g := w.sources[key{at.block, o.st.dev, o.st.ino}]; g != nil && g.src.packed != "" {
+		if g := w.sourceOf(at.block, &o.st); g != nil && g.src.packed != "" {
 			made, written = g.age(), g.age()
 		} else if _, kind := w.headOf(o); kind != "" {
 			if !keptTime(&o.st) {

@@ -98,7 +98,7 @@ func (w *Watcher) planLooks(looked int, took time.Duration) {
 // look sees how one file is and queues it if it has something to read. It tells whether it is not where it was.
 func (w *Watcher) look(f *File) (moved bool) {
 	s := &f.src
-	if s.forgotten {
+	if s.forgotten || w.isGone(f) {
 		return false
 	}
 	if s.missing {

@@ -92,6 +92,10 @@ func (w *Watcher) follow(f *File) {
 		if w.followCopy(f) {
 			return
 		}
+		if s.st.born != 0 && f.neverRead() {
+			w.displace(f)
+			return
+		}
 		s.lostSince = now
 		w.countLost(f)
 	}
@@ -258,7 +262,7 @@ func (w *Watcher) strayFound(f *File) bool {
 	for _, dir := range dirsOf(f.Path()) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
-			if sib.st.ino != f.fp.Ino || w.sources[k] != nil || !bornTogether(sib.st.born, f.fp.Born) {
+			if sib.st.ino != f.fp.Ino || w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
 				continue
 			}
 			if f.cur.Offset == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
@@ -334,24 +338,31 @@ func (w *Watcher) drop(f *File) {
 	}
 }
 
-// displace is for a source whose inode number was used again: the file is gone for sure.
+// displace is for a source whose file is gone for sure, since its inode number was used again, or of which nothing was read.
 func (w *Watcher) displace(f *File) {
+	s := &f.src
+	switch at := (blockPath{s.key.block, f.Path()}); {
+	case s.st.born == 0:
+	case f.neverRead():
+		w.unsettle(at, s.st.born)
+	case !s.missing:
+		w.unsettle(at, w.sinceSeen(f))
+	}
 	if f.ID() == 0 {
 		w.forget(f)
 		return
 	}
-	f.letNext()
-	f.src.left = true
-	if f.src.lostSince.IsZero() && f.unread(f.src.st.size) <= 0 {
-		f.src.lostSince = w.now()
+	if s.left = true; s.lostSince.IsZero() && f.unread(s.st.size) <= 0 {
+		s.lostSince = w.now()
 	}
-	w.dequeue(f)
-	w.admitted(f)
 	w.stray(f)
 }
 
 // stray makes a source one whose file is looked for.
 func (w *Watcher) stray(f *File) {
+	f.letNext()
+	w.dequeue(f)
+	w.admitted(f)
 	w.leaveKin(f)
 	if w.sources[f.src.key] == f {
 		delete(w.sources, f.src.key)

@@ -47,10 +47,13 @@ func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
 		at := blockPath{c.block, c.path}
 		if f := w.seenLast(at); c.st.born != 0 && f != nil {
-			w.unsettle(at, max(w.seenAt(f)-clockTick, f.src.st.born))
+			w.unsettle(at, w.sinceSeen(f))
 		}
 	}
 }
+
+// sinceSeen is when f was seen at its path last: what was made there after it is not older.
+func (w *Watcher) sinceSeen(f *File) int64 { return max(w.seenAt(f)-clockTick, f.src.st.born) }
 
 // seenLast is the source that was seen at a path last, nil if none was.
 func (w *Watcher) seenLast(at blockPath) (last *File) {
@@ -135,8 +138,8 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 	for _, dir := range dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
-			g := w.sources[k]
-			if g != nil && (!g.src.st.is(&sib.st) || g.ID() != 0 || g.src.out || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
+			g := w.sourceOf(at.block, &sib.st)
+			if g != nil && (g.ID() != 0 || g.src.out || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
 				continue // it is known; a compressed file that a pattern found just now is not
 			}
 			c := found{candidate{block: at.block, path: at.path}, k, sib.st}
@@ -146,7 +149,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 			head, kind := w.headOf(sib)
 			switch {
 			case kind != "":
-				if age := w.packedAge(at, sib); age > since && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
+				if age := w.packedAge(at, sib); (age > since || age == since && w.isBehindByName(at, sib.path, age)) && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
 				}
 			case g == nil && w.plainUnseen(at, sib, since, names):
@@ -159,6 +162,16 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 		w.enterUnseen(u)
 	}
 	return len(list)
+}
+
+// isBehindByName tells whether a compressed file is younger than one that is known and was written last in the same tick of the clock.
+func (w *Watcher) isBehindByName(at blockPath, path string, age int64) bool {
+	for g := range w.kin[kinOf(at)] {
+		if s := &g.src; s.packed != "" && g.ID() != 0 && s.age == age && byGeneration(s.at, path) < 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // unseen is a generation that no look saw, and how it begins if it is compressed.
@@ -205,17 +218,18 @@ func (w *Watcher) enterUnseen(u unseen) {
 	w.enterCopy(f, u.copyFound)
 }
 
-// unreadStray takes the oldest source of the spool of which nothing was read, and that may be what a copy of that age holds.
-func (w *Watcher) unreadStray(at blockPath, age int64) (oldest *File) {
+// unreadStray takes the source of the spool of which nothing was read and that a copy of that age holds: the youngest that was made
+// before it.
+func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 	for _, f := range w.strayKin[kinOf(at)] {
-		if w.isStray(f) && f.Path() == at.path && f.cur.Offset == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (oldest == nil || f.fp.Born < oldest.fp.Born) {
-			oldest = f
+		if w.isStray(f) && f.Path() == at.path && f.cur.Offset == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (youngest == nil || f.fp.Born > youngest.fp.Born) {
+			youngest = f
 		}
 	}
-	if oldest != nil {
-		w.unstray(oldest)
+	if youngest != nil {
+		w.unstray(youngest)
 	}
-	return oldest
+	return youngest
 }
 
 // originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own.
@@ -295,6 +309,11 @@ func (w *Watcher) vanishedUnread(f *File) {
 	}
 }
 
+// neverRead tells whether no head leads to the copy of f, only its place in the sequence.
+func (f *File) neverRead() bool {
+	return f.src.packed == "" && f.cur.Offset == 0 && f.fp.PrefixBytes == 0
+}
+
 // isGone tells whether a file of the spool was not found.
 func (w *Watcher) isGone(f *File) bool { return w.sources[f.src.key] != f }
 
@@ -334,7 +353,7 @@ func (w *Watcher) mayBeStray(sib sibling) bool {
 // the spool knows and that is gone.
 func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sources[key{at.block, o.st.dev, o.st.ino}] == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if w.sourceOf(at.block, &o.st) == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
 		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {

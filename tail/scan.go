@@ -287,8 +287,19 @@ func (w *Watcher) bury(f *File) {
 	}
 }
 
+// sourceOf is the source that reads a file, nil if none does; one whose inode number the file has got does not.
+func (w *Watcher) sourceOf(block int, st *fileStat) *File {
+	if f := w.sources[key{block, st.dev, st.ino}]; f != nil && f.src.st.is(st) {
+		return f
+	}
+	return nil
+}
+
 // enter makes f a source for sure.
 func (w *Watcher) enter(f *File, c found) {
+	if old := w.sources[c.key]; old != nil && old != f {
+		w.displace(old)
+	}
 	f.block = &w.blocks[c.key.block]
 	f.dec = newDecoder(f.block.Encoding)
 	f.rule = f.dec.rule(f.block)
