@@ -149,7 +149,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 			head, kind := w.headOf(sib)
 			switch {
 			case kind != "":
-				if age := w.packedAge(at, sib); (age > since || age == since && w.isBehindByName(at, sib.path, age)) && len(head) > 0 && !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) {
+				if age, ok := w.packedUnseen(at, sib, since, head); ok {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
 				}
 			case g == nil && w.plainUnseen(at, sib, since, names):
@@ -178,6 +178,17 @@ func (w *Watcher) isBehindByName(at blockPath, path string, age int64) bool {
 type unseen struct {
 	copyFound
 	head []byte
+}
+
+// packedUnseen tells whether a compressed file is an unseen generation, and its age.
+func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []byte) (age int64, ok bool) {
+	age = w.packedAge(at, sib)
+	if age < since || age == since && !w.isBehindByName(at, sib.path, age) || len(head) == 0 {
+		return 0, false
+	}
+	// Where a name led elsewhere the listing is of before the copy was done, perhaps, and so is its time: the next look tells.
+	moved := w.moved
+	return age, !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) && w.moved == moved
 }
 
 // plainUnseen tells whether a file that is not compressed is an unseen generation.
