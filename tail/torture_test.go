@@ -93,6 +93,11 @@ func torture(t *testing.T, seed uint64) {
 	}
 	x.settle()
 	x.compare()
+	steps := map[string]int{}
+	for _, did := range x.did {
+		steps[strings.Fields(did)[0]]++
+	}
+	t.Logf("seed %d: %d generations, steps: %v", seed, len(x.all), steps)
 }
 
 func newTorturer(t *testing.T, seed uint64) *torturer {
