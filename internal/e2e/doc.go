@@ -25,7 +25,7 @@
 //	cluster wiped, replaced             ClusterWiped; embedded: ClusterReplacedIsAdopted
 //	answer lost after the append        C130ResponsesLostUnderLoad
 //	slow brokers                        embedded: C126SlowBroker; with the times of the case: C126InFull
-//	agent killed                        Kill9TwoHundredTimes, RealKill9
+//	agent killed                        Kill9TwoHundredTimes, RealKill9; while containers rotate and compress, embedded: PodsRotated
 //	lanes disturb each other            NoLaneDisturbsAnother
 //	what may not be read is told        C130ResponsesLostUnderLoad
 //	one line for each doubt and loss    C139FrozenOnce, UncleanElectionHeals
