@@ -242,7 +242,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	r.round++
 	for _, of := range r.files {
 		block := of.feed.block
-		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval || of.pauseEnds(now)
+		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval || of.pauseEnds(now) || of.recordEnds(now)
 		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
 		if may && ctx.Err() == nil && of.line.unread != r.round {
 			of.readAt = now

@@ -50,6 +50,12 @@ func (of *openFile) pauseEnds(now time.Time) bool {
 	return !of.paused.IsZero() && !now.Before(of.paused)
 }
 
+// recordEnds says that an unfinished record ends by now, and was not looked at since. If it cannot be taken then, the
+// file has its next turn with the others.
+func (of *openFile) recordEnds(now time.Time) bool {
+	return of.readAt.Before(of.due) && !now.Before(of.due)
+}
+
 // mustWait says that a file is not begun yet: the one before it at its path ends
 // with a record that may go on there. What only looks like a rotation, two files
 // that are both written to, must not wait for ever.

@@ -247,6 +247,31 @@ func TestC066RotationInsideAnEvent(t *testing.T) {
 	}
 }
 
+// An unfinished record ends when its time is over, not when its file is next looked at anyway.
+func TestUnfinishedRecordEndsInTime(t *testing.T) {
+	x := newShaped(t, record.Config{Multiline: record.Multiline{Start: "^start"}})
+	if err := os.WriteFile(filepath.Join(x.dir, "a.log"), []byte("start\n more\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	deadline, due := now.Add(20*time.Second), time.Time{}
+	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+		switch {
+		case len(r.files) == 0 || r.files[0].due.IsZero():
+		case due.IsZero():
+			due = r.files[0].due
+			now = now.Add(pollInterval / 3) // the looks at the file do not meet it by chance
+		default:
+			now = now.Add(r.untilDue(now))
+		}
+		r.seal(r.open)
+		return now, len(x.got()) == 0 && time.Now().Before(deadline)
+	})
+	if late := now.Sub(due); len(x.got()) != 1 || late > pollInterval/10 {
+		t.Errorf("got %q, %v after its time", x.got(), late)
+	}
+}
+
 // A file waits for the unfinished record of the one before it, but not for ever: that one may only be called as if it
 // were before it, and be written to all the time.
 func TestNotBegunForLong(t *testing.T) {

@@ -165,6 +165,9 @@ func (r *reader) untilDue(now time.Time) time.Duration {
 		if !of.paused.IsZero() && !r.stop[of.feed.block] {
 			wait = min(wait, of.paused.Sub(now))
 		}
+		if now.Before(of.due) {
+			wait = min(wait, of.due.Sub(now))
+		}
 	}
 	return max(wait, time.Millisecond)
 }
