@@ -38,8 +38,9 @@ type committer struct {
 	parkedGroups int
 	tried        time.Time // when they last were
 	acked        bool      // since then: acks
-	shareShort   bool      // one of them found no room in its share
+	ackHelps     bool      // one of them found no room in its share, or on a full volume
 	noRoom       error     // why a group found none last
+	movedAt      time.Time // when lines last found room or were acked
 	firstTried   int
 	intakes      []intake
 	drops        []bool // by block: new lines are dropped when there is no room
@@ -227,19 +228,25 @@ func (c *committer) appendGroup(g *group) (full bool, err error) {
 	}
 	if bytes > 0 {
 		if ok, err := c.fits(g, bytes); err != nil || !ok {
-			c.noRoom, c.shareShort = errShare, true
+			c.noRoom, c.ackHelps = errShare, true
+			if c.log.VolumeFull() {
+				c.noRoom = fmt.Errorf("%w: %w", errShare, spool.ErrVolumeFull)
+			}
 			return true, err
 		}
 	}
 	refs, err := c.log.Append(c.refs, c.batches, &g.commit)
 	if errors.Is(err, spool.ErrFull) {
-		c.noRoom = err
+		c.noRoom, c.ackHelps = err, c.ackHelps || errors.Is(err, spool.ErrVolumeFull)
 		return true, nil
 	}
 	if err != nil {
 		return false, err
 	}
 	c.refs, c.unsynced = refs, true
+	if len(g.batches) > 0 {
+		c.movedAt = time.Now()
+	}
 	for i, b := range g.batches {
 		b.first = c.batches[i].First
 	}
@@ -289,7 +296,7 @@ func (c *committer) appendEntries(now time.Time) error {
 		e.urgent = e.urgent || x.kind == kafka.NoticeAckKept && x.ack.Next() < c.log.Next(x.lane)
 	}
 	if len(c.commit.Acks) > 0 {
-		c.commit.Time = now.UnixMilli()
+		c.commit.Time, c.movedAt = now.UnixMilli(), now
 	}
 	_, err := c.log.Append(nil, nil, &c.commit)
 	if errors.Is(err, spool.ErrFull) {
@@ -388,7 +395,7 @@ func (c *committer) untilDue() time.Duration {
 	if c.parkedGroups > 0 || !c.stuckAt.IsZero() {
 		wait = retryFull
 	}
-	if c.parkedGroups > 0 && c.acked && c.shareShort {
+	if c.parkedGroups > 0 && c.acked && c.ackHelps {
 		wait = retryAcked
 	}
 	if at := c.journal.oldest(); !at.IsZero() {

@@ -14,7 +14,9 @@ import (
 //	block        the group waits, and all behind it of its block; readers leave
 //	             the block's files alone, which are the buffer then
 //	drop_newest  the group's batches are dropped before anybody gave them an
-//	             index: its cursors are committed with a gap for each file
+//	             index: its cursors are committed with a gap for each file. Not
+//	             while Kafka takes lines and only the volume is full: there the
+//	             spool has a segment or two, which are not what max_bytes asked for
 //
 // Groups hold lines of one block, so the others go on. What waits is within the
 // budget of bytes between read and spool, of which no block can take all.
@@ -27,6 +29,7 @@ type parking struct {
 const (
 	retryFull  = 250 * time.Millisecond
 	retryAcked = 50 * time.Millisecond // when acks may have made room
+	dropAfter  = time.Second           // without an ack or room, on a full volume
 	roomLasts  = 10 * time.Second
 	tellGaps   = time.Second      // between two looks at what is untold
 	tellAgain  = 10 * time.Second // after a failure
@@ -69,7 +72,7 @@ func (c *committer) try(g *group) (done bool, err error) {
 		}
 	}
 	c.tellFull(g, c.noRoom)
-	if !drops {
+	if !drops || errors.Is(c.noRoom, spool.ErrVolumeFull) && time.Since(c.movedAt) < dropAfter {
 		return false, nil
 	}
 	c.dropLines(g)
@@ -185,13 +188,13 @@ func (c *committer) park(p *parking, g *group) {
 // each time.
 func (c *committer) retry(now time.Time) error {
 	wait := retryFull
-	if c.acked && c.shareShort {
+	if c.acked && c.ackHelps {
 		wait = retryAcked
 	}
 	if c.parkedGroups == 0 || now.Sub(c.tried) < wait {
 		return nil
 	}
-	c.tried, c.acked, c.shareShort = now, false, false
+	c.tried, c.acked, c.ackHelps = now, false, false
 	c.firstTried++
 	resumed := false
 	for i := range c.parked {
@@ -235,8 +238,19 @@ func (c *committer) tellFull(g *group, why error) {
 		if c.cfg.Spool.DropNewest {
 			what = "new lines are dropped and counted"
 		}
-		c.slog.Warn("the spool is full: "+what+" until Kafka takes what it holds", "dir", c.cfg.Spool.Dir, "source", c.nameOf(g.block), "why", why)
+		c.slog.Warn("the spool is full: "+what+" until "+untilRoom(why), "dir", c.cfg.Spool.Dir, "source", c.nameOf(g.block), "why", why)
 	}
+}
+
+// untilRoom is what ends a lack of room.
+func untilRoom(why error) string {
+	switch {
+	case errors.Is(why, spool.ErrVolumeFull):
+		return "its volume has space again or Kafka has taken what it holds"
+	case errors.Is(why, spool.ErrFull) && errors.Unwrap(why) != nil:
+		return "its directory can be written to again"
+	}
+	return "Kafka takes what it holds"
 }
 
 var errShare = errors.New("this source has its share of it")

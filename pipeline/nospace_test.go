@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -159,6 +160,36 @@ func TestNoSpaceForAWhile(t *testing.T) {
 			}
 			a.broken.Store(nil)
 			a.checkTopic()
+			a.stop()
+			if err := <-a.done; err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Others have filled the volume when the spool has only its first files. While Kafka
+// takes lines they all go through these, whatever is to be done when it is full.
+func TestVolumeFullWhileKafkaTakesLines(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		t.Run(fmt.Sprint("drop newest ", drop), func(t *testing.T) {
+			a := newFaultyAgent(t)
+			a.cfg.Spool.DropNewest = drop
+			a.start()
+			a.write(100)
+			a.await("spooled", func(s Stats) bool { return s.LinesSpooled == 100 })
+			fail := func(op vfs.Op) error {
+				if op.Kind == "create" || op.Kind == "allocate" {
+					return vfs.ErrNoSpace
+				}
+				return nil
+			}
+			a.broken.Store(&fail)
+			a.write(14_000) // more than three files take
+			a.checkTopic()
+			if s := a.agent.Stats(); len(s.Dropped) > 0 || s.SpoolFullSince.IsZero() || !strings.Contains(a.log.String(), "until its volume has space again") {
+				t.Errorf("dropped %+v, full since %v\n%s", s.Dropped, s.SpoolFullSince, a.log.String())
+			}
 			a.stop()
 			if err := <-a.done; err != nil {
 				t.Fatal(err)

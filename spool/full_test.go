@@ -403,3 +403,65 @@ func TestDropNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestVolumeFullGoesRound: others fill the volume when the spool has only its first
+// files. As long as all is acked new lines go on, through the same files; what is
+// pending drains, with no byte free, also after some starts.
+func TestVolumeFullGoesRound(t *testing.T) {
+	for _, quick := range []bool{true, false} { // acks in the segment of their batches, and in one of their own
+		mem := vfs.NewMem()
+		o := memOptions(mem)
+		l, _ := mustOpen(t, o)
+		mustAppend(t, l, nil, &Commit{Lanes: []Lane{{ID: 1}}, Sources: []Source{{ID: 1}}})
+		mem.SetQuota(20 * testSegmentBytes)
+		filler, err := mem.OpenFile("/spool/filler", vfs.Create)
+		if err == nil {
+			u, _ := mem.Usage("/spool")
+			err = errors.Join(filler.Allocate(u.FreeBytes), filler.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := uint64(0)
+		for round := range 10 {
+			from := next
+			if !quick {
+				next = fill(t, l, next)
+			}
+			for range 20 {
+				if quick {
+					mustAppend(t, l, []Batch{testBatch(1, next, 1, 3000)}, nil)
+					next++
+					mustAppend(t, l, nil, &Commit{Acks: []Ack{{Lane: 1, First: next - 1, Count: 1}}})
+				}
+			}
+			if next == from {
+				t.Fatalf("quick %v, round %d: all %d are acked, and new lines find no room: %+v", quick, round, next, l.Stats())
+			}
+			if s := l.Stats(); s.Spares < sparesMin {
+				t.Fatalf("quick %v, round %d: new lines left %d spares", quick, round, s.Spares)
+			}
+			starts := round % 3 // two leave no file less; after more, lines wait, but start and drain it does
+			if round == 9 {
+				starts = 7
+			}
+			for range starts {
+				mem = mem.Kill()
+				o.FS = mem
+				var r *Recovered
+				if l, r = mustOpen(t, o); len(r.Damage) > 0 || r.Lanes[0].Next != next || !quick && r.Lanes[0].Head != from {
+					t.Fatalf("quick %v, round %d: a start finds %+v", quick, round, r)
+				}
+			}
+			if !quick {
+				drain(t, l, from, next)
+			}
+		}
+		if s := l.Stats(); s.BytesUsed > 3*testSegmentBytes {
+			t.Fatalf("%+v", s)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

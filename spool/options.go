@@ -83,6 +83,8 @@ var (
 	ErrInUse = errors.New("spool is in use")
 	// ErrFull: there is no room for new lines. Nothing was written; acks make room.
 	ErrFull = errors.New("spool is full")
+	// ErrVolumeFull is a cause of ErrFull: MaxBytes allows more, the volume does not.
+	ErrVolumeFull = errors.New("its volume has no room above spool.min_free_bytes")
 	// ErrTooSmall: the volume or MaxBytes cannot hold a spool.
 	ErrTooSmall = errors.New("spool volume is too small")
 	// ErrNetworkFS: the directory is on a network file system and AllowNetworkFS is off.

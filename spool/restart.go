@@ -277,8 +277,11 @@ func (r *recovery) takeFileAnyway(number uint32, needBytes int64) (vfs.File, int
 		return nil, 0, fmt.Errorf("%w: others filled the volume of %s while its first segment was made", ErrTooSmall, r.dir)
 	}
 	f, err = r.makeSegmentFile(number, needBytes)
-	if errors.Is(err, ErrFull) {
-		gone, gerr := r.giveUpEmpty()
+	for _, give := range []func() (bool, error){r.giveUpEmpty, r.shorten} {
+		if !errors.Is(err, ErrFull) {
+			break
+		}
+		gone, gerr := give()
 		if gerr != nil {
 			return nil, 0, gerr
 		}
@@ -310,25 +313,32 @@ func (r *recovery) giveUpEmpty() (gone bool, err error) {
 	return len(empty) > 0, r.giveUp(empty)
 }
 
+// shorten gives back what cutOff kept behind the ends of older files: ends that the
+// newest checkpoint, which is intact, knows.
+func (r *recovery) shorten() (shorter bool, err error) {
+	if r.base != len(r.found)-1 {
+		return false, nil
+	}
+	for _, s := range r.segments[:len(r.segments)-1] {
+		if s.cut && s.fileSize > s.end {
+			if err := r.cutOff(s, false); err != nil {
+				return false, err
+			}
+			shorter = true
+		}
+	}
+	return shorter, nil
+}
+
 // tidy is step 8; then what no lane needs any more goes, and spares are made.
 func (r *recovery) tidy() error {
 	for _, s := range r.segments[:len(r.segments)-1] {
 		if !s.cut || s.fileSize <= s.end {
 			continue
 		}
-		f, err := r.fs.OpenFile(r.path(s.name()), vfs.Write)
-		if err == nil {
-			if err = f.Truncate(s.end); err == nil {
-				err = f.Sync() // or a power cut brings the void bytes back
-			}
-			err = errors.Join(err, f.Close())
+		if err := r.cutOff(s, true); err != nil {
+			return err
 		}
-		if err != nil {
-			return fmt.Errorf("spool: cut off segment %d: %w", s.number, err)
-		}
-		less := max(s.diskBytes-s.end, 0)
-		r.addBytes(-less)
-		s.fileSize, s.diskBytes = s.end, s.diskBytes-less
 	}
 	if err := r.giveUp(r.twins); err != nil {
 		return err
@@ -347,5 +357,38 @@ func (r *recovery) tidy() error {
 	if !spares {
 		r.logger.Warn("spool: no room for spare segments; new lines wait until there is some", "dir", r.dir)
 	}
+	return nil
+}
+
+// cutOff takes what is void from the end of a segment's file. On a volume that
+// others filled the file may keep its length, as zeros: given back, the room would
+// be theirs, and each start would leave one file less to write into. A crash on the
+// way leaves the void bytes, or a short file.
+func (r *recovery) cutOff(s *segment, mayKeep bool) error {
+	f, err := r.fs.OpenFile(r.path(s.name()), vfs.Write)
+	if err != nil {
+		return fmt.Errorf("spool: cut off segment %d: %w", s.number, err)
+	}
+	fileSize, diskBytes := s.end, min(s.diskBytes, s.end)
+	err = f.Truncate(s.end)
+	if err == nil {
+		_, err = r.roomForFile(r.segmentBytes)
+	}
+	if err == nil && mayKeep && r.VolumeFull() {
+		switch err = f.Allocate(s.fileSize); {
+		case err == nil:
+			fileSize, diskBytes = s.fileSize, diskBytes+s.fileSize-s.end
+		case vfs.IsNoSpace(err):
+			err = f.Truncate(s.end)
+		}
+	}
+	if err == nil {
+		err = f.Sync() // or a power cut brings the void bytes back
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("spool: cut off segment %d: %w", s.number, err)
+	}
+	r.addBytes(diskBytes - s.diskBytes)
+	s.fileSize, s.diskBytes = fileSize, diskBytes
 	return nil
 }

@@ -15,9 +15,11 @@ import (
 // directory refuses. Nothing of the call counts; it may be tried again.
 type fullError struct{ cause error }
 
-func (e *fullError) Error() string   { return ErrFull.Error() + ": " + e.cause.Error() }
-func (e *fullError) Is(t error) bool { return t == ErrFull }
-func (e *fullError) Unwrap() error   { return e.cause }
+func (e *fullError) Error() string { return ErrFull.Error() + ": " + e.cause.Error() }
+func (e *fullError) Is(t error) bool {
+	return t == ErrFull || t == ErrVolumeFull && vfs.IsNoSpace(e.cause)
+}
+func (e *fullError) Unwrap() error { return e.cause }
 
 // orFull makes a *fullError of an error that may pass by itself: no space, or a
 // directory or volume that may not be changed now. Never for a sync, after which
@@ -50,8 +52,48 @@ func (l *Log) makeRoom(groupBytes int64, newLines, optional bool) (moved bool, e
 		case freed:
 			err = l.tryRoom(groupBytes, newLines)
 		}
+		if ferr == nil && newLines && errors.Is(err, ErrFull) && l.volumeLimits() {
+			if err = l.goRound(groupBytes); err == nil {
+				err = l.tryRoom(groupBytes, true)
+			}
+		}
+	}
+	if err == ErrFull && l.volumeLimits() { // also for a file that others took the space of meanwhile
+		err = &fullError{ErrVolumeFull}
 	}
 	return l.durable != before, err
+}
+
+// volumeLimits tells whether MaxBytes would allow one more file.
+func (l *Log) volumeLimits() bool { return l.totalBytes+l.segmentBytes <= l.options.MaxBytes }
+
+// VolumeFull tells whether MaxBytes would allow one more file and the volume, as it
+// was when it was asked last, does not.
+func (l *Log) VolumeFull() bool {
+	return l.volumeLimits() && l.stats.freeBytes.Load()-l.segmentBytes < l.options.MinFreeBytes
+}
+
+// goRound turns the few files over that a log has whose volume others filled: what
+// is dead goes, but for the newest, and a newest that is dead and full is followed
+// by a spare, for which it becomes one at once. So new lines go on, a segment at a
+// time, with three files and no byte free. The caller takes them only if there are
+// two spares then: what they need to be acked is there before they are. A crash
+// behind the new segment leaves a dead one and a spare less, and nothing to drain.
+//
+// Should the newest checkpoint rot meanwhile, there is no older one: files are
+// read again from their start. Nothing is lost by that, and waiting for space
+// would stop an agent whose lines Kafka takes.
+func (l *Log) goRound(groupBytes int64) error {
+	if err := l.sync(); err != nil {
+		return err
+	}
+	if s := l.newest(); groupBytes > s.room() && l.dead(s) && len(l.free) >= sparesMin {
+		if err := l.roll(groupBytes, false); err != nil {
+			return err
+		}
+	}
+	_, err := l.release(0, 1)
+	return err
 }
 
 // freeMore gives up what can be given up when a group finds no room; freed tells
@@ -66,7 +108,7 @@ func (l *Log) freeMore(newLines bool) (freed bool, err error) {
 	if err := l.Sync(); err != nil {
 		return false, err
 	}
-	if !newLines || l.totalBytes+l.segmentBytes <= l.options.MaxBytes {
+	if !newLines || l.volumeLimits() {
 		// Others fill the volume, or the spares are used up by commits without new
 		// lines, which must never wait. What is only kept to heal goes first. (It
 		// never makes new lines wait within MaxBytes: it is a quarter at most.)

@@ -207,6 +207,38 @@ func TestC090VolumeFilledAndFreed(t *testing.T) {
 	}
 }
 
+// Another program fills the volume of a young spool, which has only its first files, and Kafka takes lines: they all go
+// through these, also when new lines would be dropped, across a kill, and nothing is freed.
+func TestC090VolumeFullWhileKafkaTakesLines(t *testing.T) {
+	volumeFullWhileKafkaTakesLines(t, "block")
+}
+
+func TestC090VolumeFullDropNewest(t *testing.T) { volumeFullWhileKafkaTakesLines(t, "drop_newest") }
+
+func volumeFullWhileKafkaTakesLines(t *testing.T, whenFull string) {
+	if !inOwnMounts(t) {
+		return
+	}
+	b := embedded(t, 2)
+	b.maxBytes, b.spool = "40MiB", "  min_free_bytes: 1MiB\n  retain_acked: 1MiB\n  when_full: "+whenFull+"\n"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
+	w.mountTmpfs("64m")
+	w.first(1_000)
+	w.fillVolume()
+	for range 3 {
+		w.writer.Write(8_000)
+		w.check()
+		w.agent.Kill9()
+		w.agent.Start()
+	}
+	w.writer.Write(8_000)
+	w.check()
+	w.stop()
+	if log := w.agent.Log(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "until its volume has space again") {
+		t.Errorf("errors, or no word of the volume:\n%s", log)
+	}
+}
+
 // The floor of free bytes is reached, not the end of the volume: reading pauses
 // above it, and goes on when lines were delivered.
 func TestMinFreeBytes(t *testing.T) {
