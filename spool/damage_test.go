@@ -198,3 +198,66 @@ func TestNoFilesAmongOurs(t *testing.T) {
 		})
 	}
 }
+
+// Names of files that no spool has made: a number that would soon wrap around is
+// refused, with what to do, and a version that never was is no name of ours.
+func TestForeignNames(t *testing.T) {
+	for name, refused := range map[string]bool{
+		segmentName(1<<32-1, 1):                  true,
+		segmentName(numberLimit, 1):              true,
+		tempName(1<<32 - 1):                      true,
+		freeName(1<<32 - 1):                      true,
+		"segment-0000000009-0000000000000001.v0": false,
+		"segment-4294967296-0000000000000001.v1": false,
+	} {
+		mem := vfs.NewMem()
+		l, _ := mustOpen(t, memOptions(mem))
+		mustAppend(t, l, []Batch{testBatch(1, 0, 10, 300)}, &Commit{Lanes: []Lane{{ID: 1}}})
+		mustSync(t, l)
+		f, err := mem.OpenFile(l.path(name), vfs.Create)
+		if err == nil {
+			err = errors.Join(f.Close(), l.Close())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, r, err := Open(memOptions(mem))
+		if refused {
+			if err == nil || !strings.Contains(err.Error(), name+" has a higher number") {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || len(r.Damage) > 0 || r.Lanes[0].Next != 10 || l.newest().number != 2 {
+			t.Fatalf("%s: %+v, %v", name, r, err)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestVerifyWithoutNewest: the newest segment is empty, or no segment at all. That
+// is said, and nothing of the unused end of the segment before it.
+func TestVerifyWithoutNewest(t *testing.T) {
+	for _, emptied := range []bool{true, false} {
+		mem := vfs.NewMem()
+		l, _ := mustOpen(t, memOptions(mem))
+		mustAppend(t, l, []Batch{testBatch(1, 0, 10, 300)}, &Commit{Lanes: []Lane{{ID: 1}}})
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		number := l.newest().number + 1
+		f, err := mem.OpenFile(l.path(segmentName(number, 7)), vfs.Create)
+		if err == nil && !emptied {
+			_, err = f.WriteAt([]byte("not a segment"), 0)
+		}
+		if err = errors.Join(err, f.Close()); err != nil {
+			t.Fatal(err)
+		}
+		in, err := Verify(memOptions(mem))
+		if err != nil || len(in.Damage) != 1 || in.Damage[0].Segment != number {
+			t.Errorf("emptied %v: segment %d, %+v, %v", emptied, number, in.Damage, err)
+		}
+	}
+}

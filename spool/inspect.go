@@ -182,22 +182,34 @@ func verifyOnce(o Options) (*Inspection, error) {
 	cut := in.dir.cut.Segment
 	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return d.Segment != 0 && (d.Segment != cut || d.Position != in.dir.cut.Position) })
 	for i, f := range in.dir.found {
-		if err := in.verifySegment(f, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		end := f.end
+		if i >= in.dir.base && i+1 < len(in.dir.found) && in.dir.found[i+1].before < 0 {
+			end = f.framesEnd() // nobody says where it ends; what is behind them was never written
+		}
+		if err := in.verifySegment(f, end, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}
 	return in, nil
 }
 
-// verifySegment reads one segment; older says that the newest checkpoint lies
-// behind it.
-func (in *Inspection) verifySegment(f *foundSegment, older bool) error {
+// framesEnd is where the last intact frame of a segment ends that was listed.
+func (f *foundSegment) framesEnd() int64 {
+	if len(f.frames) == 0 {
+		return 0
+	}
+	return f.frames[len(f.frames)-1].end()
+}
+
+// verifySegment reads one segment up to end, or the checkpoint that should be there
+// if nothing is; older says that the newest checkpoint lies behind it.
+func (in *Inspection) verifySegment(f *foundSegment, end int64, older bool) error {
 	file, err := in.log.fs.OpenFile(in.log.path(f.name()), vfs.Read)
 	if err != nil {
 		return err
 	}
 	s := scanner{file: file, seed: f.segment.seed}
-	for fr := range s.frames(0, f.end) {
+	for fr := range s.frames(0, max(end, blockBytes)) {
 		reason := fr.bad
 		if reason == nil {
 			_, reason = s.payload(fr)

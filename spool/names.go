@@ -23,6 +23,8 @@ func (r *recovery) readNames() error {
 		switch {
 		case r.look && n.kind != "segment":
 			continue
+		case n.number >= numberLimit:
+			return fmt.Errorf("spool: %s has a higher number than a spool ever reaches, so it is not of this one: move it out of the directory", r.path(name))
 		case n.kind == "segment":
 			err = r.openSegment(name, n)
 			r.top = max(r.top, n.number)

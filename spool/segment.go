@@ -83,6 +83,10 @@ func freeName(number uint32) string { return fmt.Sprintf("free-%010d", number) }
 
 const lockName = "lock"
 
+// numberLimit is more than the files that a spool makes in its life. A number from
+// there on is no spool's own; those behind it would wrap around one day.
+const numberLimit = 1 << 31
+
 // fileName is what a name in the directory says.
 type fileName struct {
 	kind   string // "segment", "temp", "free"; "" if not ours
@@ -97,6 +101,9 @@ func parseFileName(name string) fileName {
 	switch kind {
 	case "segment":
 		if n, err := fmt.Sscanf(rest, "%d-%x.v%d", &f.number, &f.seed, &f.major); n != 3 || err != nil {
+			return fileName{}
+		}
+		if f.major < 1 { // there never was such a version
 			return fileName{}
 		}
 		if f.major == formatMajor && segmentName(f.number, f.seed) != name {

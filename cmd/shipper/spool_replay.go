@@ -136,7 +136,7 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 		return err
 	}
 	if lanes == 0 {
-		return fmt.Errorf("%s has no lane of that topic or source; see `shipper spool ls`", r.args.config)
+		return fmt.Errorf("%s has no lane of that topic or source; see `shipper spool ls`", r.cfg.Spool.Dir)
 	}
 	if r.older > 0 {
 		fmt.Fprintf(r.err, "%d records are kept too that were delivered before that\n", r.older)

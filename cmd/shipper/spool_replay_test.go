@@ -92,7 +92,7 @@ func TestSpoolReplay(t *testing.T) {
 	read.wantLines("b-topic", want["b-topic"], 1)
 
 	var out, errs bytes.Buffer
-	if code := run(t.Context(), []string{"spool", "replay", "--config", config, "--since", "1h", "--topic", "c"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), "no lane of that topic or source") {
+	if code := run(t.Context(), []string{"spool", "replay", "--config", config, "--since", "1h", "--topic", "c"}, &out, &errs); code != 1 || !strings.Contains(errs.String(), filepath.Join(dir, "spool")+" has no lane of that topic or source") {
 		t.Errorf("unknown topic: exit code %d, %s", code, errs.String())
 	}
 	if code := run(t.Context(), []string{"spool", "replay", "--config", config}, &out, &errs); code != 2 || !strings.Contains(errs.String(), "--since DURATION is required") {
