@@ -40,7 +40,7 @@ type committer struct {
 	acked        bool      // since then: acks
 	ackHelps     bool      // one of them found no room in its share, or on a full volume
 	noRoom       error     // why a group found none last
-	movedAt      time.Time // when lines last found room or were acked
+	movedAt      time.Time // when lines last found room or were acked; at first: the start
 	firstTried   int
 	intakes      []intake
 	drops        []bool // by block: new lines are dropped when there is no room

@@ -29,7 +29,6 @@ type parking struct {
 const (
 	retryFull  = 250 * time.Millisecond
 	retryAcked = 50 * time.Millisecond // when acks may have made room
-	dropAfter  = time.Second           // without an ack or room, on a full volume
 	roomLasts  = 10 * time.Second
 	tellGaps   = time.Second      // between two looks at what is untold
 	tellAgain  = 10 * time.Second // after a failure
@@ -72,7 +71,8 @@ func (c *committer) try(g *group) (done bool, err error) {
 		}
 	}
 	c.tellFull(g, c.noRoom)
-	if !drops || errors.Is(c.noRoom, spool.ErrVolumeFull) && time.Since(c.movedAt) < dropAfter {
+	// An ack may take so long, and the first of a start has to find the brokers first.
+	if !drops || errors.Is(c.noRoom, spool.ErrVolumeFull) && time.Since(c.movedAt) < c.cfg.Kafka.AcksTimeout {
 		return false, nil
 	}
 	c.dropLines(g)
@@ -237,6 +237,9 @@ func (c *committer) tellFull(g *group, why error) {
 		what := "reading pauses"
 		if c.cfg.Spool.DropNewest {
 			what = "new lines are dropped and counted"
+			if errors.Is(why, spool.ErrVolumeFull) {
+				what += ", unless Kafka takes lines,"
+			}
 		}
 		c.slog.Warn("the spool is full: "+what+" until "+untilRoom(why), "dir", c.cfg.Spool.Dir, "source", c.nameOf(g.block), "why", why)
 	}

@@ -198,6 +198,26 @@ func TestVolumeFullWhileKafkaTakesLines(t *testing.T) {
 	}
 }
 
+// The same while Kafka takes nothing: what does not fit is dropped.
+func TestVolumeFullDropsWithoutKafka(t *testing.T) {
+	a := newFaultyAgent(t)
+	a.cfg.Spool.DropNewest, a.cfg.Kafka.Brokers, a.cfg.Kafka.AcksTimeout = true, []string{"127.0.0.1:1"}, time.Second
+	a.start()
+	fail := func(op vfs.Op) error {
+		if op.Kind == "create" || op.Kind == "allocate" {
+			return vfs.ErrNoSpace
+		}
+		return nil
+	}
+	a.broken.Store(&fail)
+	a.write(14_000)
+	a.await("dropped", func(s Stats) bool { return len(s.Dropped) == 1 && s.LinesSpooled > 1_000 })
+	a.stop()
+	if err := <-a.done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // While Kafka is away a batch fills for ten seconds. Files that are read to their
 // end keep their descriptors until then, but not when others wait for these.
 func TestFewDescriptorsInAnOutage(t *testing.T) {

@@ -181,7 +181,7 @@ func (a *Agent) connect(rec *spool.Recovered) error {
 	if err != nil {
 		return err
 	}
-	a.commits = &committer{dir: dir, log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(),
+	a.commits = &committer{dir: dir, movedAt: time.Now(), log: a.spool, slog: a.log, cfg: cfg, budget: b, groups: a.groups, journal: newJournal(),
 		parked: make([]parking, blocks+1), intakes: a.intakes, blockOf: map[uint32]int{}, ledger: newLedger(cfg.Spool.Dir, rec.SpoolID),
 		told: map[gapKey]uint64{}, wakeReaders: a.wakeReaders, shares: shares, seen: newProgress()}
 	for i := range cfg.Sources {

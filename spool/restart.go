@@ -355,7 +355,7 @@ func (r *recovery) tidy() error {
 		return err
 	}
 	if !spares {
-		r.logger.Warn("spool: no room for spare segments; new lines wait until there is some", "dir", r.dir)
+		r.logger.Warn("spool: no room for spare segments; new lines wait until there is some, or all before them is in Kafka", "dir", r.dir)
 	}
 	return nil
 }
