@@ -27,6 +27,7 @@ type simTold struct {
 	attempts, counts [64]int   // by line: times sent, times counted since nobody could look for it
 	sentAt           [64]int64 // for the first time
 	doubled          uint64    // records told as possibly doubled, but for what was taken back
+	misplaced        int       // acks under a later epoch than their batch's: a duplicate was answered, and then no leader could say where it lies
 }
 
 const sentUnseeing = "sent to a broker that may have been restarted"
@@ -104,10 +105,20 @@ func (o *simOracle) committed(x *simCell) {
 	}
 }
 
-// acked checks that what the agent takes for acked was committed once.
+// acked checks that what the agent takes for acked was committed once, and notes
+// whether the ack counts under an epoch that is not the batch's.
 func (o *simOracle) acked(w *simWorld, lane uint32, a *AckedBatch) {
 	if all := simRange(a.First, a.Next()); o.lanes[lane].committed&all != all {
 		w.fail("lane %d takes %d+%d for acked, which never was committed", lane, a.First, a.Count)
+	}
+	p := w.cluster.partition(a.Partition)
+	if p == nil || a.Firm {
+		return
+	}
+	for _, r := range p.replicas {
+		if slices.ContainsFunc(r.log, func(x simCell) bool { return x.lane == int(lane) && x.line == a.First && x.leaderEpoch < a.Epoch }) {
+			o.lanes[lane].misplaced++
+		}
 	}
 }
 
@@ -147,8 +158,8 @@ func (o *simOracle) report(w *simWorld, id uint32, before *Lane, ev *Event, a *A
 // that is allowed: a batch that was sent, or may have been before this start, is
 // counted once for each time, if it is old enough to be forgotten and the log did
 // not tell; all else, if brokers lost or forgot something, a leader came and went
-// that nobody saw while it acked, the topic or the cluster is another, or somebody
-// else is in the game.
+// that nobody saw while it acked, an ack had to be taken for one of a later epoch,
+// the topic or the cluster is another, or somebody else is in the game.
 func (w *simWorld) justified(l *simTold, before *Lane, ev *Event, a *Action) {
 	c := &w.cluster
 	if before.sought && a.Index == before.head && !ev.Found && w.oracle.blind == 0 {
@@ -159,7 +170,7 @@ func (w *simWorld) justified(l *simTold, before *Lane, ev *Event, a *Action) {
 			w.fail("%s: %d+%d (%s), and all requests went by the topic's id", needless, a.Index, a.Records, a.Reason)
 		}
 		others := slices.ContainsFunc(w.menu, func(t simTrouble) bool { return t == idUsedTwice || t == diskLies || t == frameRots })
-		if c.unclean+c.forgotten+c.unseen+c.replaced == 0 && c.number == 1 && c.exists && !others {
+		if c.unclean+c.forgotten+c.unseen+c.replaced+l.misplaced == 0 && c.number == 1 && c.exists && !others {
 			w.fail("%s: %d+%d (%s), and no broker lost or forgot anything", needless, a.Index, a.Records, a.Reason)
 		}
 		return
