@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"shipper/benchmarks/internal/broker"
@@ -27,6 +28,7 @@ type settings struct {
 	bytes                   int64
 	files, runs             int
 	cpu, brokerCPU          int
+	floorBatch              int
 	kfake, verify, warm     bool
 	dir, results            string
 }
@@ -41,6 +43,7 @@ func main() {
 	flag.IntVar(&s.runs, "runs", 3, "runs of each; figures are medians")
 	flag.IntVar(&s.cpu, "cpu", run.AnyCPU, "pin the measured program to this CPU; -1: all CPUs")
 	flag.IntVar(&s.brokerCPU, "broker-cpu", 1, "pin the broker to this CPU; -1: all CPUs")
+	flag.IntVar(&s.floorBatch, "floor-batch-bytes", 1_048_515, "raw bytes in a batch of the floor; the agent's grow with what their codec makes of them")
 	flag.BoolVar(&s.kfake, "kfake", false, "send to franz-go's kfake instead; it is the limit then")
 	flag.BoolVar(&s.verify, "verify", false, "number the lines and check that each arrives once and in order; the broker is slower then")
 	flag.BoolVar(&s.warm, "warm", false, "let the agent make its spool before it is measured: the segments of a new one are written once, whatever is shipped")
@@ -144,7 +147,7 @@ func (m *measurement) once(program, codec string) (s sample, err error) {
 	case "shipper":
 		s, err = m.agent(b, codec)
 	case "floor":
-		s, err = m.tool(b, program, "-broker", b.Addr, "-file", m.whole, "-codec", codec, "-spool", m.dir)
+		s, err = m.tool(b, program, "-broker", b.Addr, "-file", m.whole, "-codec", codec, "-spool", m.dir, "-batch-bytes", strconv.Itoa(m.floorBatch))
 	case "baseline":
 		s, err = m.tool(b, program, "-broker", b.Addr, "-file", m.whole, "-codec", codec)
 	default:
