@@ -148,6 +148,26 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 	return sibling{}, false
 }
 
+// linkedDirs lists where a file of path may be since before a symlink above it was moved: of app/current/log/e.log, where
+// current leads to releases/v2 by now, the directories releases/*/log, linkedDirsMax of them at most.
+func linkedDirs(path string) (dirs []string) {
+	for at := parent(path); at != "/"; at = parent(at) {
+		if st, err := os.Lstat(at); err != nil || st.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		beside := parent(realPath(at))
+		entries, _ := os.ReadDir(beside) // what cannot be listed is not found there
+		for _, e := range entries {
+			if e.IsDir() && len(dirs) < linkedDirsMax {
+				dirs = append(dirs, join(beside, e.Name())+parent(path)[len(at):])
+			}
+		}
+	}
+	return dirs
+}
+
+const linkedDirsMax = 64
+
 // siblingsIn lists the regular files of a directory, once per look at all files or some.
 func (w *Watcher) siblingsIn(dir string) []sibling {
 	if list, ok := w.siblings[dir]; ok {
@@ -259,7 +279,7 @@ func (w *Watcher) strayFound(f *File) bool {
 	if block < 0 {
 		return false // its block is gone from the config: only a pattern can find it
 	}
-	for _, dir := range dirsOf(f.Path()) {
+	for _, dir := range append(dirsOf(f.Path()), linkedDirs(f.Path())...) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
 			if sib.st.ino != f.fp.Ino || w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
