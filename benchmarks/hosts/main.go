@@ -198,6 +198,11 @@ func (s *settings) rest(h *host) error {
 	if err := h.row("at rest, all defaults, nothing delivered yet", lines); err != nil {
 		return err
 	}
+	return h.delivered(lines)
+}
+
+// delivered lets Kafka have the lines, makes the row of the agent at rest behind that, and stops it.
+func (h *host) delivered(lines int64) error {
 	if err := h.deliver(lines); err != nil {
 		return err
 	}

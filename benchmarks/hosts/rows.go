@@ -139,12 +139,5 @@ func (s *settings) manyFiles(h *host) error {
 	if err := h.row("the same, started again", lines); err != nil {
 		return err
 	}
-	if err := h.deliver(lines); err != nil {
-		return err
-	}
-	time.Sleep(restFor)
-	if err := h.row("the same, delivered", lines); err != nil {
-		return err
-	}
-	return h.agent.Stop()
+	return h.delivered(lines)
 }
