@@ -150,7 +150,8 @@ func TestElderLanesGoFirst(t *testing.T) {
 			}
 			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 1, Block: "app", Topic: "other", Slot: slot}, Head: 3, Next: 9})
 			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 2, Block: "app", Topic: "t", Slot: slot + 1}, Head: 9, Next: 9})
-			elder := x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 3, Block: "app", Topic: "t", Slot: slot}, Head: 3, Next: 9})
+			elder := x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 3, Block: "app", Topic: "t", Slot: slot}, Head: 3, Next: 12,
+				Gaps: []spool.Gap{{From: 5, To: 6}, {From: 9, To: 10}, {From: 10, To: 12}}}) // damage took its last lines
 			ctx := watchOne(t, x)
 			for _, acked := range []uint64{3, 8} {
 				elder.acked.Store(acked)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/binary"
 	"regexp"
+	"slices"
 	"sync/atomic"
 
 	"github.com/cespare/xxhash/v2"
@@ -91,9 +92,9 @@ func (d *dispatch) recover(s *spool.LaneState) *lane {
 	l := d.add(laneKey{s.Block, s.Topic, s.Slot}, s.ID, block)
 	d.next[l.id] = s.Next
 	l.acked.Store(s.Head)
-	if block >= 0 && l.keyed() != d.cfg.Sources[block].ByKey && s.Head < s.Next {
+	if end := linesEnd(s); block >= 0 && l.keyed() != d.cfg.Sources[block].ByKey && s.Head < end {
 		key := laneKey{s.Block, s.Topic, 0}
-		d.elders[key] = append(d.elders[key], elder{l, s.Next})
+		d.elders[key] = append(d.elders[key], elder{l, end})
 	}
 	if l.keyed() && s.Slot != kafka.KeyedSlot {
 		home := laneKey{s.Block, s.Topic, kafka.KeyedSlot}
@@ -101,6 +102,18 @@ func (d *dispatch) recover(s *spool.LaneState) *lane {
 	}
 	d.ids.Store(max(d.ids.Load(), l.id))
 	return l
+}
+
+// linesEnd is the index behind the last line that a lane has to send. Behind it
+// there may be gaps for what damage took, which nobody ever acks.
+func linesEnd(s *spool.LaneState) uint64 {
+	end := s.Next
+	for _, g := range slices.Backward(s.Gaps) {
+		if g.To >= end {
+			end = min(end, g.From)
+		}
+	}
+	return end
 }
 
 // add makes a lane. All lanes by key of a block belong to one reader, since it
