@@ -84,15 +84,12 @@ func (w *Watcher) follow(f *File) {
 		}
 	}
 	now := w.now()
-	if f.ID() == 0 && s.packed == "" && s.lostSince.IsZero() {
-		w.vanishedUnread(f)
-		return
-	}
 	if s.lostSince.IsZero() {
 		if w.followCopy(f) {
 			return
 		}
-		if s.st.born != 0 && f.neverRead() {
+		if f.ID() == 0 && s.packed == "" || s.st.born != 0 && f.neverRead() {
+			w.lookAgain[s.kin] = true // it was missed while names were moved, perhaps
 			w.displace(f)
 			return
 		}
@@ -271,7 +268,9 @@ func (w *Watcher) tellStray(f *File) {
 func (w *Watcher) lostStray(f *File) {
 	w.tellStray(f)
 	w.unstray(f)
-	w.handler.Gone(f.ID())
+	if id := f.ID(); id != 0 {
+		w.handler.Gone(id)
+	}
 }
 
 func (w *Watcher) strayFound(f *File) bool {
@@ -368,8 +367,8 @@ func (w *Watcher) displace(f *File) {
 	case !s.missing:
 		w.unsettle(at, w.sinceSeen(f))
 	}
-	if f.ID() == 0 {
-		w.forget(f)
+	if f.ID() == 0 && (s.packed != "" || s.st.born == 0) {
+		w.forget(f) // nothing would lead to it again
 		return
 	}
 	if s.left = true; s.lostSince.IsZero() && f.unread(s.st.size) <= 0 {

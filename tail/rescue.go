@@ -90,7 +90,7 @@ func (w *Watcher) oldestKnown(at blockPath) (age int64) {
 		}
 	}
 	for _, f := range w.strayKin[kinOf(at)] {
-		if w.isStray(f) {
+		if f.ID() != 0 && w.isStray(f) {
 			older(f.fp.Born)
 		}
 	}
@@ -126,11 +126,11 @@ func (w *Watcher) isSettled(at blockPath) bool {
 	return true
 }
 
-// findUnseen enters the unseen generations of a path as sources under the name they have now, and returns how many.
-func (w *Watcher) findUnseen(at blockPath, since int64) int {
+// findUnseen enters the unseen generations of a path as sources under the name they have now.
+func (w *Watcher) findUnseen(at blockPath, since int64) {
 	if since == 0 {
 		if since = w.oldestKnown(at); since == 0 {
-			return 0 // when it was made is not known
+			return // when it was made is not known
 		}
 	}
 	var list []unseen
@@ -146,8 +146,10 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 			if g != nil {
 				c.path = g.Path()
 			}
+			moved := w.moved
 			head, kind := w.headOf(sib)
 			switch {
+			case w.moved != moved: // what it is cannot be told: it has another name by now
 			case kind != "":
 				if age, ok := w.packedUnseen(at, sib, since, head); ok {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
@@ -161,7 +163,6 @@ func (w *Watcher) findUnseen(at blockPath, since int64) int {
 	for _, u := range list {
 		w.enterUnseen(u)
 	}
-	return len(list)
 }
 
 // isBehindByName tells whether a compressed file is younger than one that is known and was written last in the same tick of the clock.
@@ -174,6 +175,15 @@ func (w *Watcher) isBehindByName(at blockPath, path string, age int64) bool {
 	return false
 }
 
+// isOfVanished tells whether a compressed file may be what was made of one that vanished before anything of it was read, and was written
+// only in the tick of the clock in which it was made. The one before it may have been written last in that tick too, but was
+// compressed before: it stays known as long as a younger one waits to be read.
+func (w *Watcher) isOfVanished(at blockPath, sib sibling, age int64) bool {
+	return slices.ContainsFunc(w.strayKin[kinOf(at)], func(g *File) bool {
+		return w.isStray(g) && g.neverRead() && g.fp.Born == age && g.src.seenAt > 0 && sib.st.born > g.src.seenAt-clockTick
+	})
+}
+
 // unseen is a generation that no look saw, and how it begins if it is compressed.
 type unseen struct {
 	copyFound
@@ -183,7 +193,7 @@ type unseen struct {
 // packedUnseen tells whether a compressed file is an unseen generation, and its age.
 func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []byte) (age int64, ok bool) {
 	age = w.packedAge(at, sib)
-	if age < since || age == since && !w.isBehindByName(at, sib.path, age) || len(head) == 0 {
+	if age < since || age == since && !w.isBehindByName(at, sib.path, age) && !w.isOfVanished(at, sib, age) || len(head) == 0 {
 		return 0, false
 	}
 	// Where a name led elsewhere the listing is of before the copy was done, perhaps, and so is its time: the next look tells.
@@ -296,29 +306,25 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return sameHead(own, head)
 	case g.fd >= 0:
 		var own [prefixBytesMax]byte
-		n, err := pread(g.fd, own[:], 0)
-		return err != nil || n == 0 || sameHead(own[:n], head)
+		switch n, err := pread(g.fd, own[:], 0); {
+		case err != nil:
+			return true // nobody can say
+		case n == 0 && g.offsetSeen() > 0:
+			w.moved++ // truncated: the next scan knows more
+			return true
+		default:
+			return sameHead(own[:n], head)
+		}
 	case g.fp.PrefixBytes > 0:
 		return beginsLike(head, g.fp)
 	}
 	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
-	return len(own) == 0 || sameHead(own, head)
+	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
 }
 
 // keptTime tells whether a compressed file has the time of the last write of what is in it, or may have: one that was made and written
 // within a tick of the file system's clock has one time for both.
 func keptTime(st *fileStat) bool { return st.born == 0 || st.mtime <= st.born }
-
-// vanishedUnread is for a file that went before anything of it was read: it may be there as a copy by now.
-func (w *Watcher) vanishedUnread(f *File) {
-	at := blockPath{f.src.key.block, f.Path()}
-	age := f.age()
-	w.drop(f)
-	w.unsettle(at, age)
-	if w.findUnseen(at, w.unsettled[at]) == 0 {
-		w.countLost(f)
-	}
-}
 
 // neverRead tells whether no head leads to the copy of f, only its place in the sequence.
 func (f *File) neverRead() bool {
