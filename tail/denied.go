@@ -99,3 +99,22 @@ func (w *Watcher) admitted(f *File) {
 	}
 	s.denied, s.deniedAs, s.deniedFor, s.retryAt = false, 0, 0, time.Time{}
 }
+
+// tellable tells whether it is time to say that f, which no name was found for, is gone, or to forget it.
+func (w *Watcher) tellable(f *File) bool {
+	return f.src.lostSince.IsZero() || w.now().Sub(f.src.lostSince) >= w.keep.unseen
+}
+
+// hidden tells whether f cannot be said to be gone: what is at its path, or the names beside it, may not be looked at now. However
+// long that takes, it goes on where it was then.
+func (w *Watcher) hidden(f *File) bool {
+	for _, path := range []string{f.Path(), parent(f.Path())} {
+		fd, err := w.openRead(path)
+		if err == nil {
+			closeFD(fd)
+		} else if !gone(err) {
+			return true
+		}
+	}
+	return false
+}

@@ -84,6 +84,9 @@ func (w *Watcher) follow(f *File) {
 		}
 	}
 	now := w.now()
+	if f.ID() != 0 && w.tellable(f) && w.hidden(f) {
+		return
+	}
 	if s.lostSince.IsZero() {
 		if w.followCopy(f) {
 			return
@@ -240,7 +243,7 @@ func (w *Watcher) searchStrays() {
 func (w *Watcher) tellStrays() {
 	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
-		if w.lookAgain[f.src.kin] {
+		if w.lookAgain[f.src.kin] || !f.src.left && w.tellable(f) && w.hidden(f) {
 			continue
 		}
 		w.tellStray(f)
