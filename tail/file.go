@@ -2,6 +2,7 @@ package tail
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -30,6 +31,7 @@ type File struct {
 	ready   atomic.Bool  // something happened to it since TakeReady
 	check   atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
 	shrunk  atomic.Int64 // size before a scan saw it shrink; 0: none did
+	born    atomic.Int64 // time of creation that it got while it was open; 0: it has the one it had
 	behind  atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
 	notify  atomic.Pointer[chan<- struct{}]
 
@@ -86,6 +88,7 @@ func (f *File) Path() string { return *f.path.Load() }
 // Fingerprint grows until 1024 bytes were read, and changes when the content is replaced in place.
 func (f *File) Fingerprint() Fingerprint {
 	if f.rd != nil {
+		f.fp.Born = cmp.Or(f.born.Swap(0), f.fp.Born)
 		// The whole head of a compressed copy is known before its first line was read.
 		if prefix, n := f.rd.prefix(); f.unpack == nil || n > f.fp.PrefixBytes {
 			f.fp.Prefix, f.fp.PrefixBytes = prefix, n

@@ -105,7 +105,7 @@ func (w *Watcher) look(f *File) (moved bool) {
 		w.miss(f)
 	} else {
 		st, err := w.statNow(f)
-		if err != nil || !s.st.is(&st) {
+		if err != nil || !s.st.is(&st) && !w.bornAnew(f, &st) {
 			return true
 		}
 		s.seenAt = w.wall
@@ -115,6 +115,20 @@ func (w *Watcher) look(f *File) (moved bool) {
 		w.queue(f)
 	}
 	return false
+}
+
+// bornAnew tells whether a file that is open has another time of creation than before: its inode number is no other file's as long
+// as it is open. An overlay gives a file of a lower layer that of its copy when it is written to for the first time.
+func (w *Watcher) bornAnew(f *File, st *fileStat) bool {
+	if f.fd < 0 || f.unpack != nil || st.dev != f.src.st.dev || st.ino != f.src.st.ino {
+		return false
+	}
+	if now, err := statFD(f.fd); err != nil || now.dev != st.dev || now.ino != st.ino || now.born != st.born {
+		return false
+	}
+	f.src.st.born = st.born
+	f.born.Store(st.born)
+	return true
 }
 
 // statNow asks by descriptor where that tells as much as the path: a rename or a removal shows in the inode's own

@@ -108,7 +108,7 @@ func (w *Watcher) lookAt(list []candidate) []found {
 		}
 		k := key{c.block, st.dev, st.ino}
 		if f := w.sources[k]; f != nil {
-			if f.src.st.is(&st) {
+			if f.src.st.is(&st) || w.bornAnew(f, &st) {
 				w.sight(f, c, st)
 				continue
 			}
