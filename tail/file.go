@@ -229,10 +229,14 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	r.place(buf[:m], r.anchorLen)
 	data := r.buf[r.pos:]
 	f.findOrder()
-	if r.at.state == Fresh && len(data) >= nulRunBytesMin && data[0] == 0 && nulRun(data) == len(data) {
+	nuls := trailingNULs(data)
+	switch {
+	case nuls < nulRunBytesMin:
+		return len(data), nil
+	case nuls == len(data) && r.at.state == Fresh:
 		return f.hole(buf, st)
 	}
-	return len(data), nil
+	return f.leaveRoom(len(data)-nuls, st)
 }
 
 // pread reads up to len(buf) bytes at off, fewer only at the end.
@@ -253,61 +257,6 @@ func (f *File) findOrder() {
 		head = f.rd.buf
 	}
 	f.rule.big = f.dec.order(head)
-}
-
-// holeChunksMax bounds how much of a hole one Fill looks through.
-const holeChunksMax = 64
-
-// hole looks for the end of a run of NULs that fills the buffer. Found: the offset jumps there. At the end of
-// the file nothing moves: a writer that reserved room may still fill it from the front.
-func (f *File) hole(buf []byte, st *Status) (int, error) {
-	r := f.rd
-	off := r.offset()
-	p := max(off+int64(len(r.buf)-r.pos), f.nulTo)
-	r.settle()
-	s, err := statFD(f.fd)
-	if err != nil {
-		return 0, err
-	}
-	for range holeChunksMax {
-		if f.unpack == nil {
-			p = seekData(f.fd, p, s.size)
-		}
-		if f.rule.wide {
-			p &^= 1
-		}
-		n, err := f.pread(buf, p)
-		if err != nil {
-			return 0, err
-		}
-		if n == 0 {
-			if f.unpack == nil {
-				p = min(p, s.size)
-			}
-			f.nulTo, st.EOF = p, true
-			f.pending, f.noFlush = 0, true
-			return 0, nil
-		}
-		run := f.rule.nulRun(buf[:n])
-		p += int64(run)
-		if run == n {
-			continue
-		}
-		f.w.stats.nulBytes.Add(uint64(p - off))
-		r.jump(p)
-		f.nulTo, f.pending = 0, 0
-		m, err := f.pread(buf, r.base-int64(r.anchorLen))
-		if err != nil {
-			return 0, err
-		}
-		m = max(m, r.anchorLen) // cut short just now: the next Fill finds out
-		st.EOF = m < len(buf)
-		f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
-		r.place(buf[:m], r.anchorLen)
-		return m - r.pos, nil
-	}
-	f.nulTo, st.EOF = p, false
-	return 0, nil
 }
 
 // startAgain is for content that was replaced in place: truncated, or truncated and grown past the offset.

@@ -261,6 +261,20 @@ func (w *Watcher) closeIfQuiet(f *File, now time.Time) {
 	}
 }
 
+// old tells whether a new file is older than its block wants.
+func (w *Watcher) old(f *File) bool {
+	limit := f.block.IgnoreOlder
+	return limit > 0 && w.now().UnixNano()-f.src.st.mtime > int64(limit)
+}
+
+// ignore passes over what is in a file. What is appended to it later is read.
+func (w *Watcher) ignore(f *File) {
+	w.startAtEnd(f)
+	w.stats.ignoredFiles.Add(1)
+	w.log.Info("file is older than ignore_older: what is in it is passed over, what is appended is read", "path", f.Path(),
+		"modified", time.Unix(0, f.src.st.mtime).UTC(), "bytes", f.cur.Offset)
+}
+
 // startAtEnd puts the cursor of a file that was there before us behind its last whole line.
 func (w *Watcher) startAtEnd(f *File) {
 	fd, err := w.openRead(f.Path())

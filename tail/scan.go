@@ -37,6 +37,7 @@ type source struct {
 	deniedFor time.Duration
 	retryAt   time.Time
 	changedAt time.Time
+	roomAt    time.Time // when a reader gave it back last
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	kin       blockPath // generations of one path
@@ -252,20 +253,6 @@ func (w *Watcher) resolve(fresh []found) {
 	w.forgetDoubts()
 }
 
-// old tells whether a new file is older than its block wants.
-func (w *Watcher) old(f *File) bool {
-	limit := f.block.IgnoreOlder
-	return limit > 0 && w.now().UnixNano()-f.src.st.mtime > int64(limit)
-}
-
-// ignore passes over what is in a file. What is appended to it later is read.
-func (w *Watcher) ignore(f *File) {
-	w.startAtEnd(f)
-	w.stats.ignoredFiles.Add(1)
-	w.log.Info("file is older than ignore_older: what is in it is passed over, what is appended is read", "path", f.Path(),
-		"modified", time.Unix(0, f.src.st.mtime).UTC(), "bytes", f.cur.Offset)
-}
-
 // buryReused forgets what the spool knew under the inode that now is c for sure.
 func (w *Watcher) buryReused(c found) {
 	for _, f := range w.strayFor(c) {
@@ -432,6 +419,8 @@ func (f *File) due(now time.Time) bool {
 	case !s.st.same(&s.checked):
 		return true
 	case s.st.size > max(f.cursorOffset()+int64(f.pending), f.nulTo):
+		return true
+	case f.nulTo > f.cursorOffset() && now.Sub(s.roomAt) >= roomGap(now.Sub(s.changedAt)):
 		return true
 	}
 	return f.Pending() > 0 && now.Sub(f.grewAt) >= f.block.IdleFlush

@@ -218,8 +218,8 @@ func (r *rule) wholeChars(data []byte) int {
 	return n
 }
 
-// flushable returns how many bytes of an unfinished last line may be handed out now, 0 for none: a CR that
-// may be half a delimiter stays, so does the first part of a character if something else can go. Raw bytes of what may
+// flushable returns how many bytes of an unfinished last line may be handed out now, 0 for none: NULs at its end, which may be
+// room that is filled later, and a CR that may be half a delimiter stay, so does the first part of a character if something else can go. Raw bytes of what may
 // never become a rune go alone; what is decoded waits, since its halves could not be put together again.
 func (r *rule) flushable(data []byte, at lineAt) int {
 	mark := r.mark()
@@ -240,15 +240,11 @@ func (r *rule) flushable(data []byte, at lineAt) int {
 	return n
 }
 
-// trailingNULs returns the length of the run of NULs at the end of data if it counts as a hole (or room the
-// writer reserved), else 0.
+// trailingNULs returns the length of the run of NULs at the end of data: a hole, or room that the writer reserved.
 func trailingNULs(data []byte) int {
 	i := len(data)
 	for i > 0 && data[i-1] == 0 {
 		i--
-	}
-	if len(data)-i < nulRunBytesMin {
-		return 0
 	}
 	return len(data) - i
 }

@@ -299,7 +299,7 @@ func (w *Watcher) takeBack() {
 	w.released = nil
 	w.mu.Unlock()
 	for _, f := range back {
-		f.src.out = false
+		f.src.out, f.src.roomAt = false, w.now()
 		w.stats.reading.Add(-1)
 		if st, err := statFD(f.fd); err == nil {
 			w.note(f, st)

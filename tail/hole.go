@@ -1,0 +1,111 @@
+package tail
+
+import "time"
+
+// Runs of NULs: holes that a truncation or a power cut left, which are passed over, and room that a writer reserved (with
+// fallocate, or to map it into memory), which it fills from the front.
+
+// holeChunksMax bounds how much of a run one Fill looks through.
+const holeChunksMax = 64
+
+// hole looks for the end of a run of NULs that fills the buffer. Found: the offset jumps there. At the end of
+// the file nothing moves: a writer that reserved room may still fill it from the front.
+func (f *File) hole(buf []byte, st *Status) (int, error) {
+	r := f.rd
+	off := r.offset()
+	p := max(off+int64(len(r.buf)-r.pos), f.nulTo)
+	r.settle()
+	p, end, err := f.lookForText(buf, p)
+	switch {
+	case err != nil:
+		return 0, err
+	case end == nulsOn:
+		f.nulTo, st.EOF = p, false
+		return 0, nil
+	case end == fileEnd:
+		f.nulTo, st.EOF = p, true
+		f.pending, f.noFlush = 0, true
+		return 0, nil
+	}
+	f.w.stats.nulBytes.Add(uint64(p - off))
+	r.jump(p)
+	f.nulTo, f.pending = 0, 0
+	m, err := f.pread(buf, r.base-int64(r.anchorLen))
+	if err != nil {
+		return 0, err
+	}
+	m = max(m, r.anchorLen) // cut short just now: the next Fill finds out
+	st.EOF = m < len(buf)
+	f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
+	r.place(buf[:m], r.anchorLen)
+	return m - r.pos, nil
+}
+
+// leaveRoom hides the run of NULs that the buffer ends with, behind n bytes, if the file ends with it: room that the writer of an
+// unfinished line fills later must not be taken for a part of it. It returns how many bytes are left to hand out.
+func (f *File) leaveRoom(n int, st *Status) (int, error) {
+	r := f.rd
+	data := r.buf[r.pos:]
+	if f.unpack != nil {
+		return len(data), nil // nobody writes there any more
+	}
+	p, end, err := f.lookForText(r.scratch[:], max(r.offset()+int64(len(data)), f.nulTo))
+	switch {
+	case err != nil:
+		return 0, err
+	case end == text:
+		f.nulTo = 0
+		return len(data), nil
+	}
+	f.nulTo, st.EOF = p, end == fileEnd
+	u := f.rule.unit() // a NUL may be half of one
+	n = min((n+u-1)/u*u, len(data))
+	r.buf = r.buf[:r.pos+n]
+	return n, nil
+}
+
+// roomGap is how long a file with reserved room is left alone that did not change for so long: what is written to memory that it is
+// mapped to shows in its times only when the kernel writes it out, and on a tmpfs never.
+func roomGap(unchanged time.Duration) time.Duration {
+	return min(max(unchanged/8, time.Second), time.Minute)
+}
+
+// nulEnd is what follows the NULs that were looked through.
+type nulEnd uint8
+
+const (
+	nulsOn nulEnd = iota // more of them, perhaps
+	text
+	fileEnd
+)
+
+// lookForText looks through NULs from p on, with buf, and returns where it stopped and what is there.
+func (f *File) lookForText(buf []byte, p int64) (int64, nulEnd, error) {
+	s, err := statFD(f.fd)
+	if err != nil {
+		return 0, 0, err
+	}
+	for range holeChunksMax {
+		if f.unpack == nil {
+			p = seekData(f.fd, p, s.size)
+		}
+		if f.rule.wide {
+			p &^= 1
+		}
+		n, err := f.pread(buf, p)
+		if err != nil {
+			return 0, 0, err
+		}
+		if n == 0 {
+			if f.unpack == nil {
+				p = min(p, s.size)
+			}
+			return p, fileEnd, nil
+		}
+		run := f.rule.nulRun(buf[:n])
+		if p += int64(run); run < n {
+			return p, text, nil
+		}
+	}
+	return p, nulsOn, nil
+}
