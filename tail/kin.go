@@ -208,14 +208,14 @@ func (w *Watcher) needed(f *File) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born < f.age() }) && w.copiesBeside(f)
+	return slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born <= f.age() }) && w.copiesBeside(f)
 }
 
 // copiesBeside tells whether there is a compressed file that may be a generation of f's path.
 func (w *Watcher) copiesBeside(f *File) bool {
-	names, dirs := namesOf(f.Path()), dirsOf(f.Path())
+	names, dirs := namesOf(f.src.kin.path), dirsOf(f.Path()) // a pattern may have found f under a rotation's name
 	if real := f.src.real; real != "" {
-		names, dirs = append(names, real), append(dirs, parent(real))
+		names, dirs = append(names, stemOf(real)), append(dirs, parent(real))
 	}
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		return slices.ContainsFunc(w.siblingsIn(dir), func(sib sibling) bool {
