@@ -199,7 +199,7 @@ func (w *Watcher) needed(f *File) bool {
 				return true
 			}
 		case f.src.packed != "":
-			if f.src.lostSince.IsZero() && g.age() < f.age() { // its copy is still there; g may be what was truncated
+			if f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f)) { // its copy is still there; g may be what was truncated
 				return true
 			}
 		case !g.before(f):
