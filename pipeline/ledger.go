@@ -70,6 +70,7 @@ var gapReasons = map[uint8]string{
 	spool.GapOversize:      "oversize",
 	spool.GapFiltered:      "filtered",
 	spool.GapSourceLost:    "source_lost",
+	spool.GapUncertain:     "uncertain",
 }
 
 func newLedger(dir string, spoolID [16]byte) ledger {

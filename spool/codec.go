@@ -10,6 +10,7 @@ package spool
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // The format's version. A reader refuses another major and skips what it does
@@ -17,7 +18,7 @@ import (
 const (
 	formatMagic = "SHPSPOOL"
 	formatMajor = 1
-	formatMinor = 4
+	formatMinor = 5
 
 	preambleBytes = len(formatMagic) + 4
 	prefaceBytes  = 12
@@ -38,6 +39,7 @@ const (
 	entryTold     entryKind = 10 // gaps with lower numbers are told
 	entryTime     entryKind = 11 // of the acks behind it
 	entryBegun    entryKind = 12 // the first start of a source block is over
+	entryEnds     entryKind = 13 // where the segments before this one end; before all others but entryFile
 
 	// Checkpoints only.
 	entrySpool     entryKind = 32 // spool id
@@ -85,6 +87,39 @@ func appendPreface(dst []byte, p preface) []byte {
 	dst = binary.LittleEndian.AppendUint32(dst, p.durable.segment)
 	dst = binary.LittleEndian.AppendUint32(dst, uint32(p.durable.byte/blockBytes))
 	return binary.LittleEndian.AppendUint32(dst, uint32(p.before/blockBytes))
+}
+
+// endsRepeated is of how many segments before its own each commit says where they
+// end. Void bytes must stay void although a run of short starts is damaged, each of
+// which left a segment with nothing but a checkpoint.
+const endsRepeated = 3
+
+func (e *encoder) ends(before []*segment) {
+	if before = before[max(0, len(before)-endsRepeated):]; len(before) == 0 {
+		return
+	}
+	e.begin(entryEnds)
+	for _, s := range before {
+		e.uint(uint64(s.number))
+		e.uint(uint64(s.end / blockBytes))
+	}
+	e.end()
+}
+
+// ends reads, of the entries in d, what encoder.ends wrote: end by segment number.
+func (d decoder) ends() map[uint32]int64 {
+	kind, entry := d.entry()
+	if kind == entryFile {
+		kind, entry = d.entry()
+	}
+	ends := map[uint32]int64{}
+	for kind == entryEnds && len(entry.b) > 0 {
+		number, end := entry.u32(), entry.uint()
+		if entry.err == nil && end <= math.MaxUint32 {
+			ends[number] = int64(end) * blockBytes
+		}
+	}
+	return ends
 }
 
 // begin opens an entry with one byte kept for its length.

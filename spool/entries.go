@@ -179,13 +179,14 @@ type Gap struct {
 
 // Reasons of a gap.
 const (
-	GapDamaged       uint8 = 1 // the spool's own bytes went bad
-	GapDroppedNewest uint8 = 2 // spool full, policy drop_newest
-	GapTooLarge      uint8 = 3 // larger than the broker takes
-	GapRefused       uint8 = 4 // the broker refused this record for good
-	GapLostByBroker  uint8 = 5 // acked once, gone at the broker, no longer held here
-	GapOperator      uint8 = 6 // an operator chose to skip
-	GapOversize      uint8 = 7 // line over max_line_bytes
-	GapFiltered      uint8 = 8 // filter, sampling or rate limit
-	GapSourceLost    uint8 = 9 // bytes of a file that were gone before they were read
+	GapDamaged       uint8 = 1  // the spool's own bytes went bad
+	GapDroppedNewest uint8 = 2  // spool full, policy drop_newest
+	GapTooLarge      uint8 = 3  // larger than the broker takes
+	GapRefused       uint8 = 4  // the broker refused this record for good
+	GapLostByBroker  uint8 = 5  // acked once, gone at the broker, no longer held here
+	GapOperator      uint8 = 6  // an operator chose to skip
+	GapOversize      uint8 = 7  // line over max_line_bytes
+	GapFiltered      uint8 = 8  // filter, sampling or rate limit
+	GapSourceLost    uint8 = 9  // bytes of a file that were gone before they were read
+	GapUncertain     uint8 = 10 // delivered, but perhaps in place of records that damage hides
 )

@@ -12,11 +12,11 @@ import (
 	"shipper/internal/vfs"
 )
 
-// TestFixtures reads spools that versions 1.0 to 1.4 wrote: two segments with one
+// TestFixtures reads spools that versions 1.0 to 1.5 wrote: two segments with one
 // of every entry. The files must never be written anew for the same version, or
 // nobody would notice that an old spool cannot be read any more.
 func TestFixtures(t *testing.T) {
-	for _, version := range []string{"v1", "v1.1", "v1.2", "v1.3", "v1.4"} {
+	for _, version := range []string{"v1", "v1.1", "v1.2", "v1.3", "v1.4", "v1.5"} {
 		t.Run(version, func(t *testing.T) { testFixture(t, filepath.Join("testdata", version)) })
 	}
 }

@@ -94,6 +94,17 @@ func (l *spanList) add(s span) {
 	*l = slices.Replace(old, from, to, s)
 }
 
+// touches tells whether the list holds an index of s.
+func (l spanList) touches(s span) bool {
+	at, _ := slices.BinarySearchFunc(l, s.from, func(have span, from uint64) int {
+		if have.to <= from {
+			return -1
+		}
+		return 1
+	})
+	return at < len(l) && l[at].from < s.to
+}
+
 // missing are the indexes in [from, to) that neither live nor the rest holds.
 func (h *heldLane) missing(l *lane, live []Ref) (holes []span) {
 	at := l.head

@@ -178,15 +178,9 @@ func verifyOnce(o Options) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Of what the look itself found, keep what is missing; the rest is read here.
-	cut := in.dir.cut.Segment
-	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return d.Segment != 0 && (d.Segment != cut || d.Position != in.dir.cut.Position) })
+	in.Damage = slices.DeleteFunc(in.Damage, func(d Damage) bool { return slices.Contains(in.dir.badFrames, d) }) // read here
 	for i, f := range in.dir.found {
-		end := f.end
-		if i >= in.dir.base && i+1 < len(in.dir.found) && in.dir.found[i+1].before < 0 {
-			end = f.framesEnd() // nobody says where it ends; what is behind them was never written
-		}
-		if err := in.verifySegment(f, end, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := in.verifySegment(f, f.end, i < in.dir.base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
 	}

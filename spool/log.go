@@ -239,6 +239,7 @@ func (l *Log) encodeGroup(batches []Batch, c *Commit, newRecords uint64) int64 {
 	e := &l.payload
 	e.buf = e.buf[:0]
 	e.buf = appendPreface(e.buf, preface{l.durable, l.endBefore()})
+	e.ends(l.segments[:len(l.segments)-1])
 	e.total(l.state.total + newRecords)
 	if l.gapsMoved {
 		e.told(&l.state)

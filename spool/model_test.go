@@ -79,6 +79,29 @@ func (l *modelLane) live() []span {
 	})
 }
 
+// gapsBeside are the gaps without what a live batch holds: a heal may have moved the
+// head back to an older cut, across a dead letter.
+func (l *modelLane) gapsBeside(live []span) (gaps []Gap) {
+	for _, g := range l.gaps {
+		begin := true
+		for i := g.From; i < g.To; i++ {
+			if slices.ContainsFunc(live, func(b span) bool { return b.from <= i && i < b.to }) {
+				begin = true
+				continue
+			}
+			if begin {
+				begin = false
+				part := g
+				part.From = i
+				gaps = append(gaps, part)
+			}
+			last := &gaps[len(gaps)-1]
+			last.To, last.Records = i+1, i+1-last.From
+		}
+	}
+	return gaps
+}
+
 func (l *modelLane) text(b span) []byte {
 	lines := make([]string, 0, b.to-b.from)
 	for i := b.from; i < b.to; i++ {
@@ -232,7 +255,7 @@ func sameLane(rd *Reader, got LaneState, want *modelLane) error {
 	if got.Next != want.next || got.Head != want.head || got.LastAck != want.lastAck {
 		return fmt.Errorf("next %d head %d ack %+v, want %d %d %+v", got.Next, got.Head, got.LastAck, want.next, want.head, want.lastAck)
 	}
-	gaps := slices.DeleteFunc(slices.Clone(want.gaps), func(g Gap) bool { return g.To <= want.head })
+	gaps := slices.DeleteFunc(want.gapsBeside(live), func(g Gap) bool { return g.To <= want.head })
 	if len(gaps) != len(got.Gaps) || len(gaps) > 0 && !reflect.DeepEqual(gaps, got.Gaps) {
 		return fmt.Errorf("gaps %+v, want %+v", got.Gaps, gaps)
 	}

@@ -19,6 +19,7 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		"stale frames":             func(w *world, _ uint64) error { return staleFrames(w) },
 		"rot walk":                 func(w *world, _ uint64) error { return rotWalk(w) },
 		"bit flips":                func(w *world, _ uint64) error { return flipBits(w, 64, map[string]int{}) },
+		"stale end":                func(w *world, starts uint64) error { return staleEnd(w, int(starts)) },
 	}
 	for _, c := range []struct {
 		name   string
@@ -31,6 +32,8 @@ func TestEveryRuleIsNeeded(t *testing.T) {
 		{"a bad frame below D costs only itself", ruleDurable, "bit flips", 2},
 		{"each life of a file has a seed of its own", ruleSeed, "stale frames", 1},
 		{"a later segment says where the one before it ends", ruleEnd, "crash at every operation", 4},
+		{"later ones say so too", ruleEnds, "stale end", 2},
+		{"of a segment whose end is not known only batches count, and are told", ruleEndless, "stale end", endsRepeated + 1},
 		{"a segment is synced before it gets its name", ruleName, "crash at every operation", 2},
 		{"the segment before it is synced first", ruleOrder, "crash at every operation", 12},
 		{"only what a synced commit has released goes", ruleRelease, "crash at every release", 20},

@@ -99,7 +99,7 @@ func (r *recovery) openSegment(name string, n fileName) error {
 	if err = errors.Join(err, derr); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size, before: -1}
+	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size}
 	found.diskBytes = min(size, disk) // thinned by an earlier life
 	r.found = append(r.found, found)
 	r.addBytes(found.diskBytes)

@@ -71,6 +71,8 @@ const (
 	ruleDurable                  // a bad frame below D costs only itself
 	ruleSeed                     // each life of a file has a seed of its own
 	ruleEnd                      // a later segment says where the one before it ends
+	ruleEnds                     // so do others behind it
+	ruleEndless                  // of a segment whose end is not known, only batches count
 	ruleName                     // a segment is synced before it gets its name
 	ruleOrder                    // the segment before it is synced first
 	ruleRelease                  // only what a synced commit has released goes

@@ -6,7 +6,8 @@ package spool
 //	2  newest intact checkpoint, then every entry behind it
 //	3  D = the highest `durable` in any intact frame. A bad frame below D is
 //	   damage: skipped, its group still counts. The first bad one at or above D
-//	   is a tear: it and all behind it never happened.
+//	   is a tear: it and all behind it never happened. Of a segment whose end is
+//	   not known any more only the batches count: see replay.go.
 //	4  headers of the older live segments: which batches are held
 //	5  an index between head and next without frame or gap is damage: gap
 //	6  every lane gets an identity without producer id behind the batch in doubt
@@ -32,6 +33,7 @@ type recovery struct {
 	*Log
 	found   []*foundSegment // live, ascending
 	base    int             // index of the segment with the newest intact checkpoint
+	last    int             // index of the newest segment that speaks: behind it there is nothing
 	top     uint32          // highest number of any segment or temporary file
 	durable position        // D
 	held    map[uint32]*heldLane
@@ -40,12 +42,14 @@ type recovery struct {
 	whole   []recentBatch // of these, those from D on: only the page cache may have them
 	refs    int           // in all of held
 	damage  []Damage
-	short   uint64 // records that the newest commit counts and nothing else shows
-	cut     Damage // the newest segment's file; Bytes 0: it has its length
-	noted   note   // as it was before the first frame was read: an agent at work is ahead of it
-	void    int64
-	look    bool      // only look: nothing on disk changes, and acked batches are listed too
-	told    time.Time // when it was said how far this is
+	// badFrames are those of damage that whoever reads all frames finds again.
+	badFrames []Damage
+	short     uint64 // records that the newest commit counts and nothing else shows
+	cut       Damage // the newest segment's file; Bytes 0: it has its length
+	noted     note   // as it was before the first frame was read: an agent at work is ahead of it
+	void      int64
+	look      bool      // only look: nothing on disk changes, and acked batches are listed too
+	told      time.Time // when it was said how far this is
 }
 
 // tellEvery is how often a recovery says so.
@@ -63,14 +67,17 @@ func (r *recovery) tell(n int) {
 type foundSegment struct {
 	segment
 	scanner
-	frames []frame // of the segments from the base on
-	limit  int64   // where the frames end, as far as a later segment says
-	before int64   // where it says the one before it ends; -1: nothing intact
+	frames  []frame // of the segments from the base on
+	limit   int64   // where the frames end, as far as a later segment says
+	speaks  bool    // it has an intact checkpoint or commit
+	before  int64   // if so, where that says the one before it ends
+	endless bool    // no later segment says where it ends
 }
 
 type recentBatch struct {
-	lane uint32
-	ref  Ref
+	lane   uint32
+	ref    Ref
+	unsure bool // of an endless segment
 }
 
 func (l *Log) recover() (*Recovered, error) {
@@ -141,6 +148,7 @@ func (r *recovery) read() error {
 	}
 	r.findDurable()
 	r.replayFrames()
+	r.noteUnsure()
 	r.noteLostEnd()
 	for i, f := range r.found[:r.base] {
 		r.tell(len(r.found) - r.base + i)
@@ -174,7 +182,7 @@ func (r *recovery) readCheckpoint() error {
 			return err
 		}
 		if err != nil {
-			r.noteDamage(Damage{Segment: f.number, Bytes: blockBytes, Reason: "checkpoint: " + err.Error()})
+			r.noteBadFrame(Damage{Segment: f.number, Bytes: blockBytes, Reason: "checkpoint: " + err.Error()})
 			continue
 		}
 		r.base = i
@@ -253,29 +261,65 @@ func (r *recovery) keepListed(listed []segmentEnd) error {
 
 // findDurable lists the frames from the base on and computes D.
 func (r *recovery) findDurable() {
-	// A segment gets its name only when all before it is durable.
-	r.durable = position{segment: r.found[len(r.found)-1].segment.number}
+	ends := map[uint32]int64{} // of segments, as the newest one says that has a word on it
+	r.last = -1
 	for i := len(r.found) - 1; i >= r.base; i-- {
+		f := r.found[i]
 		r.tell(len(r.found) - 1 - i)
-		r.listFrames(r.found[i])
-		if i > r.base && r.found[i].before >= 0 && r.options.without != ruleEnd {
-			// What lies behind its end was void when the next one was made.
-			r.found[i-1].limit = min(r.found[i-1].fileSize, r.found[i].before)
+		if i < r.last {
+			r.limit(f, r.found[i+1], ends)
 		}
+		durable := r.listFrames(f, ends)
+		if r.last < 0 && f.speaks {
+			// A segment gets its name only when all before it is durable. One that says
+			// nothing might as well never have been made: a start goes on as that one did.
+			r.last = i
+			r.durable = position{f.number, durable}
+		}
+	}
+	if r.last < 0 {
+		r.last = len(r.found) - 1
+		r.durable = position{segment: r.found[r.last].number}
 	}
 }
 
-func (r *recovery) listFrames(f *foundSegment) {
+// limit ends f where a later segment says: what lies behind was void when the next
+// one was made.
+func (r *recovery) limit(f, next *foundSegment, ends map[uint32]int64) {
+	end, known := ends[f.number]
+	if r.options.without == ruleEnds {
+		known = false
+	}
+	if !known && next.speaks && next.number == f.number+1 {
+		end, known = next.before, true // all that versions before 1.5 say
+	}
+	switch {
+	case r.options.without == ruleEnd:
+	case known:
+		f.limit = min(f.fileSize, end)
+	default:
+		f.endless = r.options.without != ruleEndless
+	}
+}
+
+// listFrames adds what the frames say of the ends of earlier segments, and returns the
+// highest byte that one of them says is durable.
+func (r *recovery) listFrames(f *foundSegment, ends map[uint32]int64) (durable int64) {
 	f.frames = []frame{}
 	for fr := range f.scanner.frames(0, f.limit) {
 		if fr.bad == nil && fr.kind != kindBatch {
 			if payload, err := f.payload(fr); err == nil {
 				p, _, d := openPayload(fr.kind, payload)
-				if d.err == nil {
-					f.before = p.before
+				if d.err == nil && !f.speaks {
+					f.speaks, f.before = true, p.before
+					for number, end := range d.ends() {
+						if _, known := ends[number]; !known {
+							ends[number] = end
+						}
+					}
 				}
-				if d.err == nil && r.durable.less(p.durable) && p.durable.segment <= r.top {
-					r.durable = p.durable
+				if d.err == nil && p.durable.segment == f.number {
+					durable = max(durable, p.durable.byte)
 				}
 			}
 		}
@@ -284,181 +328,7 @@ func (r *recovery) listFrames(f *foundSegment) {
 	if n := len(f.frames); n > 0 && f.frames[n-1].bad != nil {
 		f.frames = f.frames[:n-1] // nothing intact follows: not written yet
 	}
-}
-
-// replayFrames is step 3 over the frames from the base on, in order. Only the
-// newest segment can hold some at or above D.
-func (r *recovery) replayFrames() {
-	last := r.found[len(r.found)-1]
-	for _, f := range r.found[r.base:] {
-		durable := f.limit
-		if f == last && r.durable.segment == f.number {
-			durable = min(r.durable.byte, f.limit)
-			f.cut = true
-			switch r.options.without {
-			case ruleTear:
-				durable = f.limit
-			case ruleDurable:
-				durable = f.frames[0].end() // only the checkpoint
-			}
-		}
-		f.end = durable
-		r.replaySegment(f, durable)
-	}
-}
-
-// replaySegment applies what counts of a segment that is durable up to a byte.
-func (r *recovery) replaySegment(f *foundSegment, durable int64) {
-	var group []frame // from D on, its commit not seen yet
-	tear := func(at int64) {
-		bytes := f.frames[len(f.frames)-1].end() - at
-		r.void += bytes
-		r.logger.Warn("spool: the end is torn, as a crash leaves it; the lines in it are read again from their files", "segment", f.name(), "byte", at, "bytes", bytes)
-	}
-	for i := range f.frames {
-		fr := &f.frames[i]
-		if fr.at < durable {
-			r.replayDurable(f, fr)
-			if fr.end() > durable { // bad bytes on both sides of D
-				tear(durable)
-				return
-			}
-			continue
-		}
-		if !r.replayWhole(f, fr, &group) {
-			group = append(group, *fr)
-			break
-		}
-	}
-	if len(group) > 0 {
-		tear(group[0].at)
-	}
-}
-
-// replayDurable takes one frame below D: each counts for itself.
-func (r *recovery) replayDurable(f *foundSegment, fr *frame) {
-	err := fr.bad
-	switch {
-	case fr.at == 0: // the checkpoint: loaded, or noted as damage
-		return
-	case err != nil:
-	case fr.kind == kindBatch:
-		r.hold(f, fr)
-	default:
-		err = r.replayCommit(f, fr)
-	}
-	if err != nil {
-		r.noteDamage(Damage{Segment: f.number, Position: fr.at, Bytes: fr.bytes, Reason: err.Error()})
-	}
-}
-
-// replayWhole takes one frame from D on. Nothing of a group counts before its
-// commit; whole is false at the tear.
-func (r *recovery) replayWhole(f *foundSegment, fr *frame, group *[]frame) (whole bool) {
-	if fr.bad != nil || fr.kind == kindCheckpoint {
-		return false
-	}
-	if fr.kind == kindBatch {
-		if _, err := f.payload(fr); err != nil {
-			return false
-		}
-		if r.options.without == ruleGroup {
-			r.hold(f, fr)
-			return true
-		}
-		*group = append(*group, *fr)
-		return true
-	}
-	if err := r.replayCommit(f, fr); err != nil {
-		return false
-	}
-	for i := range *group {
-		r.hold(f, &(*group)[i])
-	}
-	*group = (*group)[:0]
-	return true
-}
-
-func (r *recovery) replayCommit(f *foundSegment, fr *frame) error {
-	payload, err := f.payload(fr)
-	if err != nil {
-		return err
-	}
-	_, _, d := openPayload(fr.kind, payload)
-	if d.err != nil {
-		return d.err
-	}
-	_, missing, err := r.state.replay(d.b)
-	if missing > 0 {
-		r.noteDamage(Damage{Segment: f.number, Position: fr.at, Reason: fmt.Sprintf(
-			"%d entries about a lane or file that a damaged frame had named", missing)})
-	}
-	r.short = 0
-	if r.state.claimed > r.state.total {
-		r.short = r.state.claimed - r.state.total
-	}
-	return err
-}
-
-// noteLostEnd tells how many records were in the log behind its end: in the missing
-// part of a file, or where a disk lied. Their lines are read again, under new numbers.
-func (r *recovery) noteLostEnd() {
-	total, known := r.noted.total(&r.state.spoolID)
-	have := max(r.state.total, r.state.claimed)
-	d, again := r.cut, uint64(0)
-	switch {
-	case known && total > have:
-		again = total - have
-	case d.Bytes == 0:
-		return
-	}
-	switch {
-	case d.Bytes == 0:
-		d = Damage{Segment: r.durable.segment, Position: r.durable.byte, Reason: "the disk has lost what it had said is written"}
-	case !known:
-		d.Reason = fmt.Sprintf("the file was cut short, and %s, which says how many records were in it, is missing or damaged too", noteName)
-	default:
-		d.Reason = "the file was cut short"
-	}
-	switch {
-	case !known:
-		d.Reason += ": lines that were behind its end are read again, and those that Kafka has come twice"
-	case again == 0:
-		d.Reason += ": no record was behind its end"
-	default:
-		d.Reason += fmt.Sprintf(": %d records that were behind its end are read again, and those of them that Kafka has come twice", again)
-	}
-	r.noteDamage(d)
-}
-
-func (r *recovery) lane(id uint32) *heldLane {
-	h := r.held[id]
-	if h == nil {
-		h = &heldLane{}
-		r.held[id] = h
-	}
-	return h
-}
-
-// hold notes that a batch frame is there.
-func (r *recovery) hold(f *foundSegment, fr *frame) {
-	h := r.lane(fr.lane)
-	h.next = max(h.next, fr.next())
-	l := r.state.lanes[fr.lane]
-	if l != nil {
-		r.state.raiseNext(l, fr.next())
-	}
-	if f.frames != nil {
-		// A later entry may still move the head back: decided when all are read.
-		r.recent = append(r.recent, recentBatch{fr.lane, fr.ref(f.number)})
-	} else if l != nil && (r.look || fr.next() > l.head) {
-		r.remember(h, fr.ref(f.number))
-	}
-	if (position{f.number, fr.at}).less(r.durable) {
-		f.note(fr.lane, fr.first, fr.next(), fr.frameBytes())
-	} else {
-		r.whole = append(r.whole, recentBatch{fr.lane, fr.ref(f.number)})
-	}
+	return durable
 }
 
 // noteDamage tells it at once: a start that fails behind this hands out nothing.
@@ -470,4 +340,10 @@ func (r *recovery) noteDamage(d Damage) {
 	}
 	r.logger.Error(what, "segment", d.Segment, "byte", d.Position, "bytes", d.Bytes,
 		"lane", d.Lane, "from", d.From, "to", d.To, "records", d.Records, "reason", d.Reason)
+}
+
+// noteBadFrame is for bytes that should be a frame.
+func (r *recovery) noteBadFrame(d Damage) {
+	r.badFrames = append(r.badFrames, d)
+	r.noteDamage(d)
 }

@@ -247,7 +247,7 @@ func (r *recovery) toCopy() (copies []*batchCopy, bytes int64) {
 // copyBatch writes the frame again with the checksum of its new place. Its
 // payload was checked when it was found.
 func (r *recovery) copyBatch(to vfs.File, s *segment, c *batchCopy, at int64) error {
-	from := r.found[len(r.found)-1]
+	from := r.found[r.last]
 	n := batchHeaderBytes + int(c.ref.Bytes)
 	r.stage = slices.Grow(r.stage[:0], n)[:n]
 	if err := readFull(from.file, r.stage, int64(c.ref.Block)*blockBytes); err != nil {

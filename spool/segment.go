@@ -377,6 +377,7 @@ func (l *Log) checkpointPayload() []byte {
 	e.begin(entryFile)
 	e.u64(0)
 	e.end()
+	e.ends(l.segments)
 	l.state.appendState(&e, ends)
 	l.payload.buf = e.buf
 	return e.buf

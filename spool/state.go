@@ -400,9 +400,7 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 	case entryTime:
 		s.at = d.int()
 	case entryBegun:
-		if block := d.string(); d.err == nil {
-			s.begun[block] = true
-		}
+		s.replayBegun(d)
 	case entryFile:
 		s.fileBytes = int64(d.u64())
 	case entryTold, entryGaps, entryUntold:
@@ -423,4 +421,10 @@ func (s *state) replayEntry(kind entryKind, d *decoder) (seg segmentEnd, err err
 		}
 	}
 	return seg, err
+}
+
+func (s *state) replayBegun(d *decoder) {
+	if block := d.string(); d.err == nil {
+		s.begun[block] = true
+	}
 }
