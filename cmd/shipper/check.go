@@ -36,7 +36,7 @@ func checkConfig(c *Config, out io.Writer) error {
 		r.warn("%v", w)
 	}
 	for i := range c.Sources {
-		checkSource(r, &c.Sources[i])
+		checkSource(r, &c.Sources[i], c.SymlinkRoots)
 	}
 	if err := checkSpool(r, c); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *report) warn(format string, args ...any) {
 }
 
 // checkSource prints what the patterns of s match now. Files are counted once, however many patterns and links lead to them.
-func checkSource(r *report, s *SourceConfig) {
+func checkSource(r *report, s *SourceConfig, symlinkRoots []string) {
 	r.line("source  %s -> topic %s", s.Name, s.Topic)
 	files, bytes := make(map[string]bool), int64(0)
 	for _, pattern := range s.Paths {
@@ -74,7 +74,7 @@ func checkSource(r *report, s *SourceConfig) {
 				continue
 			}
 			matched++
-			size, err := readableSize(path)
+			size, err := readableSize(path, symlinkRoots)
 			if err != nil {
 				r.warn("%v", err)
 				continue
@@ -120,7 +120,7 @@ func (s *SourceConfig) excludes(path string) bool {
 }
 
 // readableSize opens a file as the agent would.
-func readableSize(path string) (int64, error) {
+func readableSize(path string, symlinkRoots []string) (int64, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return 0, err
@@ -128,11 +128,7 @@ func readableSize(path string) (int64, error) {
 	if !info.Mode().IsRegular() {
 		return 0, fmt.Errorf("%s is not a regular file and is never read", path)
 	}
-	f, err := os.Open(path)
-	if err != nil {
-		return 0, err
-	}
-	return info.Size(), f.Close()
+	return info.Size(), tail.Readable(path, symlinkRoots)
 }
 
 // whyNoMatch explains a pattern without files; the agent goes on looking for them.

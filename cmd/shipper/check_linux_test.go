@@ -76,6 +76,58 @@ func TestCheckNamesWhatIsNotPermitted(t *testing.T) {
 	}
 }
 
+// A file in a directory that may be searched and not listed can be opened, and is not found.
+func TestExplainNamesTheDirectoryThatCannotBeListed(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "shipper-explain-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	write(t, 0o644, dir+"/logs/app.log", "hello\n")
+	write(t, 0o644, dir+"/c.yaml", strings.NewReplacer("/var/lib/shipper", dir+"/spool", "/var/log/app", dir).Replace(minimal))
+	for name, mode := range map[string]os.FileMode{"": 0o755, "logs": 0o311} {
+		if err := os.Chmod(filepath.Join(dir, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stdout, stderr strings.Builder
+	asNobody(t, func() {
+		run(t.Context(), []string{"explain", dir + "/logs/app.log", "--config", dir + "/c.yaml"}, &stdout, &stderr)
+	})
+	if want := "not found by a scan yet: the directory " + dir + "/logs cannot be listed, permission denied\n"; !strings.Contains(stdout.String(), want) {
+		t.Errorf("no %q in\n%s%s", want, stdout.String(), stderr.String())
+	}
+}
+
+// What root does not read, since somebody without the right to it made the link, is no file that will be read.
+func TestCheckNamesSymlinksThatAreNotFollowed(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("must be root to give links away")
+	}
+	dir := t.TempDir()
+	write(t, 0o600, dir+"/secret.txt", "secret\n")
+	write(t, 0o644, dir+"/c.yaml", strings.NewReplacer("/var/lib/shipper", dir+"/spool", "/var/log/app", dir).Replace(minimal))
+	if err := os.Symlink(dir+"/secret.txt", dir+"/x.log"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Lchown(dir+"/x.log", nobody, nobody); err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr strings.Builder
+	run(t.Context(), []string{"check", "--config", dir + "/c.yaml"}, &stdout, &stderr)
+	for _, want := range []string{"x.log was made by user 65534 and leads to ", "  0 files, 0 bytes\n"} {
+		if !strings.Contains(stdout.String(), want) {
+			t.Errorf("no %q in\n%s%s", want, stdout.String(), stderr.String())
+		}
+	}
+	write(t, 0o644, dir+"/c.yaml", strings.NewReplacer("/var/lib/shipper", dir+"/spool", "/var/log/app", dir).Replace(minimal)+"symlink_roots: ["+dir+"]\n")
+	stdout.Reset()
+	run(t.Context(), []string{"check", "--config", dir + "/c.yaml"}, &stdout, &stderr)
+	if want := "  1 files, 7 bytes\n"; !strings.Contains(stdout.String(), want) {
+		t.Errorf("no %q in\n%s%s", want, stdout.String(), stderr.String())
+	}
+}
+
 // The envelope makes records of the longest lines longer than a group of a small spool: `run` refuses it, so check does.
 func TestCheckRefusesLinesTooLongForTheSpool(t *testing.T) {
 	dir := t.TempDir()

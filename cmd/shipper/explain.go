@@ -7,11 +7,14 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -179,10 +182,24 @@ func verdict(e *tail.Explained, r *explainReply) string {
 			return fmt.Sprintf("not read: it is a %s, not a regular file", e.Kind)
 		}
 		if s.Pattern != "" {
-			return fmt.Sprintf("matched by source %s and not found by a scan yet", s.Source)
+			return fmt.Sprintf("matched by source %s and not found by a scan yet%s", s.Source, unlisted(e.Path))
 		}
 	}
 	return "not read: no pattern of any source matches it"
+}
+
+// unlisted says which directory above path keeps a scan from finding it, if one does: to open a file takes less than to find it.
+func unlisted(path string) string {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if d, err := os.Open(dir); err == nil {
+			_ = d.Close() // only opened
+		} else if errors.Is(err, fs.ErrPermission) {
+			return fmt.Sprintf(": the directory %s cannot be listed, permission denied", dir)
+		}
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+	}
 }
 
 // writeExplain answers GET /explain?path=...
