@@ -292,6 +292,13 @@ func (r *reader) release(of *openFile) {
 
 func (r *reader) source(of *openFile) *Source { return &r.cfg.Sources[of.feed.block] }
 
+// cannotRead tells why a file cannot be read, and not each time that it is tried.
+func (r *reader) cannotRead(of *openFile, err error, now time.Time) {
+	if of.f.Tells(err, now) {
+		r.log.Warn("cannot read a file (it is tried again)", "path", of.f.Path(), "error", err)
+	}
+}
+
 // turn reads one file for a while. It says whether the budget ran out: then the
 // lines not taken are read again later.
 func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
@@ -302,7 +309,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 	for left := turnBytesMax; ; {
 		n, st, err := of.f.Fill(r.block, now)
 		if err != nil {
-			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+			r.cannotRead(of, err, now)
 			return false
 		}
 		if st.Truncated {
@@ -390,7 +397,7 @@ func (r *reader) takeUnfinished(of *openFile, now time.Time) (blocked bool) {
 	}
 	line, ok, err := of.f.Flush(r.block, now)
 	if err != nil {
-		r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+		r.cannotRead(of, err, now)
 	}
 	if ok {
 		ol.builder.Append(now.UnixMilli(), nil, line.Bytes, false)

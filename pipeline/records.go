@@ -85,7 +85,7 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 	for left := turnBytesMax; ; {
 		n, st, err := of.f.Fill(r.block, now)
 		if err != nil {
-			r.log.Warn("cannot read a file", "path", of.f.Path(), "error", err)
+			r.cannotRead(of, err, now)
 			return false
 		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF

@@ -57,6 +57,9 @@ type File struct {
 	badRunes int       // characters of that line that are U+FFFD
 	noFlush  bool      // what is pending is not worth a record (half a delimiter, a hole)
 
+	told   string // error that Tells said yes to last
+	toldAt time.Time
+
 	countedTo int64 // odd lines below it are counted: what is held is handed out again
 	reread    bool  // Reread was called
 
@@ -67,6 +70,9 @@ type File struct {
 
 	src source // owned by Run
 }
+
+// tellAgainAfter is how long the same error of a file is told once.
+const tellAgainAfter = 10 * time.Minute
 
 // ID returns the number the receiver gave the source, 0 before SetID.
 func (f *File) ID() uint64 { return f.id.Load() }
@@ -174,6 +180,7 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	}
 	if f.failed.Load() != nil {
 		f.failed.Store(nil)
+		f.told = ""
 	}
 	f.w.stats.bytesRead.Add(uint64(n))
 	if n > f.pending || st.Truncated {
@@ -191,6 +198,16 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	}
 	st.NeedBytes = f.needBytes(buf, n)
 	return n, st, nil
+}
+
+// Tells says whether an error of Fill or Flush is news: another one than the last, or one that lasts.
+func (f *File) Tells(err error, now time.Time) bool {
+	msg := err.Error()
+	if msg == f.told && now.Sub(f.toldAt) < tellAgainAfter {
+		return false
+	}
+	f.told, f.toldAt = msg, now
+	return true
 }
 
 // fill reads, compares and places buf.

@@ -2,6 +2,7 @@ package tail
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 )
@@ -24,4 +25,16 @@ func Find(pattern string) (paths []string, err error) {
 		paths = append(paths, c.path)
 	}
 	return paths, err
+}
+
+// Readable opens a file as a Watcher of this process with these Options.SymlinkRoots would, and closes it. The error names
+// the path if the call that failed does not.
+func Readable(path string, symlinkRoots []string) error {
+	w := Watcher{wary: readsEverything(), roots: symlinkRoots}
+	fd, err := w.openRead(path)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", path, err)
+	}
+	closeFD(fd)
+	return nil
 }

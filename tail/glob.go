@@ -47,6 +47,8 @@ type dir struct {
 	missing bool  // stat failed
 	err     error // of the listing
 	racy    bool
+	retryIn int64 // while err != nil, nanoseconds
+	retryAt int64
 	entries []dirEntry
 	walk    uint64 // last walk that visited it
 	listed  uint64 // last walk that found it changed, or too young to tell
@@ -155,7 +157,7 @@ func (p *probe) changed(now int64) bool {
 	if d == nil {
 		return (err == nil) != p.there
 	}
-	if d.racy || (err != nil) != d.missing || err == nil && (!s.same(&d.stat) || !s.is(&d.stat)) {
+	if d.racy || d.retry(now) || (err != nil) != d.missing || err == nil && (!s.same(&d.stat) || !s.is(&d.stat)) {
 		return true
 	}
 	d.seenAt = now
@@ -166,7 +168,7 @@ func (p *probe) changed(now int64) bool {
 func (w *walker) plan(now int64) {
 	w.busy, w.rest = w.busy[:0], w.rest[:0]
 	for path, d := range w.dirs {
-		if p := (probe{path: path, dir: d}); d.racy || young(now, &d.stat, busyNanos) {
+		if p := (probe{path: path, dir: d}); d.racy || d.err != nil || young(now, &d.stat, busyNanos) {
 			w.busy = append(w.busy, p)
 		} else {
 			w.rest = append(w.rest, p)
@@ -334,7 +336,7 @@ func (w *walker) refresh(d *dir, now int64) {
 		return
 	}
 	d.seenAt = now
-	if !d.missing && !d.racy && s.same(&d.stat) && s.is(&d.stat) {
+	if !d.missing && !d.racy && d.err == nil && s.same(&d.stat) && s.is(&d.stat) {
 		return
 	}
 	d.stat, d.missing, d.entries, d.listed = s, false, nil, w.walks
@@ -344,9 +346,20 @@ func (w *walker) refresh(d *dir, now int64) {
 	for _, e := range list {
 		d.entries = append(d.entries, dirEntry{e.Name(), e.Type()})
 	}
-	if d.err != nil && !gone(d.err) {
+	if d.err == nil {
+		d.retryIn = 0
+		return
+	}
+	d.retryIn = min(max(int64(retryMin), 2*d.retryIn), int64(retryMax))
+	d.retryAt = now + d.retryIn
+	if !gone(d.err) {
 		w.warn(d.path, "directory cannot be listed: "+cause(d.err))
 	}
+}
+
+// retry tells whether it is time to list a directory again that could not be listed: what keeps it from that need not change it.
+func (d *dir) retry(now int64) bool {
+	return d.err != nil && (now >= d.retryAt || d.retryAt-now > d.retryIn) // the clock may be set back
 }
 
 // cause is an error without the operation and the path, which the message names.
