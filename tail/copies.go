@@ -22,6 +22,7 @@ type copySource struct {
 	finished bool        // it was read to its end
 	age      int64       // when what is in it was written last, if it is compressed
 	restOf   *File       // it is what was unread of this one before that was truncated
+	cutAt    int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
 
 // truncation is a file whose content went while (perhaps) some of it was unread.
@@ -200,6 +201,11 @@ func (w *Watcher) settleTruncated() {
 	}
 	for _, t := range list {
 		block := t.f.src.key.block
+		if s := &t.f.src; s.missing {
+			s.cutAt = s.st.mtime // what took its place since then is younger
+		} else {
+			s.cutAt = time.Now().UnixNano()
+		}
 		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
 		if !ok {
 			w.countTruncated(t)

@@ -16,6 +16,11 @@ func (f *File) kin() blockPath { return kinOf(blockPath{f.src.key.block, f.Path(
 
 var compressedNames = []string{".gz", ".zst", ".bz2", ".xz", ".lz4"}
 
+// packedName tells whether a file is named as compressed.
+func packedName(path string) bool {
+	return slices.ContainsFunc(compressedNames, func(suffix string) bool { return strings.HasSuffix(path, suffix) })
+}
+
 // stemOf is a path without a compression and the numbers and dates behind its name.
 func stemOf(path string) string {
 	for _, suffix := range compressedNames {
@@ -54,14 +59,15 @@ func (w *Watcher) leaveKin(f *File) {
 	}
 }
 
-// age orders the generations of a path: when a file was made, or what is in a compressed copy was written last.
+// age orders the generations of a path: when a file was made, or what is in a compressed copy was written last. What is in a file
+// that was truncated in place is younger than the copies that were made of it before.
 func (f *File) age() int64 {
 	s := &f.src
 	switch {
 	case s.packed != "":
 		return s.age
 	case s.st.born != 0:
-		return s.st.born
+		return max(s.st.born, s.cutAt)
 	}
 	return s.st.mtime
 }
@@ -78,14 +84,15 @@ func (f *File) before(g *File) bool {
 func (f *File) name() string { return cmp.Or(f.src.at, f.src.real, f.Path()) }
 
 // packedAge is the age of what is in a compressed file. If that did not keep the time of the last write, it is between those of its
-// neighbours by name.
+// neighbours by name. The last of these is the file at the path itself, if it is new there: one that is known may be what was
+// copied and truncated.
 func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
 	if keptTime(&sib.st) {
 		return sib.st.mtime
 	}
-	age, above := int64(0), sib.st.mtime
+	age, above, names := int64(0), sib.st.mtime, namesOf(at.path)
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if o.path == sib.path || !namedAfter(namesOf(at.path), o.path, numbered) {
+		if o.path == sib.path || !namedAfter(names, o.path, numbered) && !(slices.Contains(names, o.path) && w.isNewAt(at.block, o)) {
 			continue
 		}
 		made, written := o.st.born, o.st.mtime
@@ -104,6 +111,12 @@ func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
 		}
 	}
 	return max(age, above)
+}
+
+// isNewAt tells whether the spool does not know a file, under no name, and when it was made is known.
+func (w *Watcher) isNewAt(block int, sib sibling) bool {
+	g := w.sourceOf(block, &sib.st)
+	return sib.st.born != 0 && (g == nil || g.ID() == 0) && !w.mayBeStray(sib)
 }
 
 // undecided tells whether younger generations must wait for f although it is not queued: it was not handed out yet, it may not be
@@ -199,7 +212,7 @@ func (w *Watcher) needed(f *File) bool {
 				return true
 			}
 		case f.src.packed != "":
-			if f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f)) { // its copy is still there; g may be what was truncated
+			if f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f) || g.src.cutAt != 0) { // its copy is still there; g may be what was truncated
 				return true
 			}
 		case !g.before(f):

@@ -20,8 +20,13 @@ type doubt struct {
 	scan  uint64 // that asked last
 }
 
-// mayBeCopy tells whether c holds, or may hold, what is read from its original.
+// mayBeCopy tells whether c holds, or may hold, what is read from its original. What is named as compressed and still empty may
+// be about to.
 func (w *Watcher) mayBeCopy(c found) bool {
+	if c.st.size == 0 && packedName(c.path) { // once it was handed out, nobody would look how it begins
+		w.rescan = w.rescan || young(w.wall, &c.st, int64(copyYoung))
+		return true
+	}
 	for _, f := range w.originals(c) {
 		switch {
 		case c.st.born != 0 && c.st.born <= f.src.st.born:

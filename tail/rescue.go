@@ -67,11 +67,28 @@ func (w *Watcher) seenLast(at blockPath) (last *File) {
 
 // unsettleMoved is for the paths of the spool whose file is not there any more at the start.
 func (w *Watcher) unsettleMoved() {
+	w.findCut()
 	for at, known := range w.strayPaths {
 		for _, f := range known {
 			if s := &f.src; at.block >= 0 && (w.isGone(f) || s.missing || f.Path() != at.path) {
 				w.unsettle(at, 0)
 				break
+			}
+		}
+	}
+}
+
+// findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
+// the same path, which are their copies then.
+func (w *Watcher) findCut() {
+	for at, known := range w.strayPaths {
+		f := w.inPlace(at)
+		if f == nil || f.src.st.born == 0 {
+			continue
+		}
+		for _, g := range known {
+			if g != f && g.fp.Born > f.age() {
+				f.src.cutAt = g.fp.Born + 1
 			}
 		}
 	}
@@ -91,7 +108,7 @@ func (w *Watcher) oldestKnown(at blockPath) (age int64) {
 	}
 	for _, f := range w.strayKin[kinOf(at)] {
 		if f.ID() != 0 && w.isStray(f) {
-			older(f.fp.Born)
+			older(max(f.fp.Born, f.src.cutAt))
 		}
 	}
 	return age
@@ -203,7 +220,7 @@ func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []by
 
 // plainUnseen tells whether a file that is not compressed is an unseen generation.
 func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []string) bool {
-	if live := w.inPlace(at); sib.st.born < since || live != nil && sib.st.born > live.src.st.born {
+	if live := w.inPlace(at); sib.st.born < since || live != nil && sib.st.born > live.age() {
 		return false
 	}
 	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])

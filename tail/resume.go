@@ -57,17 +57,22 @@ func bootedAt(now time.Time) time.Time {
 	return time.Unix(0, 0)
 }
 
-// copyBytesMin of a file must be as they were read before it is taken for one that has another inode now.
+// copyBytesMin of a file must be as they were read before it is taken for one that has another inode now: programs begin their logs
+// alike. One whose last write is older than itself was written by nobody but a program that copies, so fewer bytes will do.
 const copyBytesMin = prefixBytesMax + anchorBytesMax
 
 // adoptCopy looks for the source that was at the path of c, if its inode is gone and c has all that it had: a file restored from
 // a backup, moved to another file system or copied up by an overlay while nobody watched.
 func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
-	if c.st.size < copyBytesMin {
+	least := int64(copyBytesMin)
+	if c.st.born != 0 && c.st.mtime < c.st.born-clockTick {
+		least = 1
+	}
+	if c.st.size < least {
 		return nil, true
 	}
 	for _, f := range w.strayPaths[blockPath{c.block, c.path}] {
-		if f.src.key.block != c.block || f.cur.Offset < copyBytesMin || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
+		if f.src.key.block != c.block || f.cur.Offset < least || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
 			slices.ContainsFunc(w.siblingsIn(parent(realPath(c.path))), func(sib sibling) bool { return sib.st.ino == f.fp.Ino && bornTogether(sib.st.born, f.fp.Born) }) {
 			continue
 		}
