@@ -109,10 +109,14 @@ func (w *Watcher) tellable(f *File) bool {
 // long that takes, it goes on where it was then.
 func (w *Watcher) hidden(f *File) bool {
 	for _, path := range []string{f.Path(), parent(f.Path())} {
-		fd, err := w.openRead(path)
-		if err == nil {
-			closeFD(fd)
-		} else if !gone(err) {
+		st, err := statPath(path)
+		if err == nil && (st.regular() || st.isDir()) { // to open a device may do something
+			var fd int
+			if fd, err = w.openRead(path); err == nil {
+				closeFD(fd)
+			}
+		}
+		if err != nil && !gone(err) {
 			return true
 		}
 	}
