@@ -49,10 +49,10 @@ type committer struct {
 	blockOf      map[uint32]int // of lanes
 	wakeReaders  func()
 
-	ledger      ledger
-	ledgerFails bool
-	told        map[gapKey]uint64
-	tellGapsAt  time.Time
+	ledger         ledger
+	ledgerFailedAt time.Time // last; zero: told that it is over
+	told           map[gapKey]uint64
+	tellGapsAt     time.Time
 
 	appended  []*group // in this round, not synced
 	refs      []spool.Ref

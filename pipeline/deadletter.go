@@ -123,8 +123,9 @@ func appendDurably(path string, line []byte) (at int64, err error) {
 			line = append([]byte{'\n'}, line...)
 		}
 	}
-	_, err = f.WriteAt(line, at)
-	if err == nil {
+	if _, err = f.WriteAt(line, at); err != nil {
+		err = errors.Join(err, f.Truncate(at)) // on a full volume a part of it is there
+	} else {
 		err = f.Sync()
 	}
 	if err == nil {

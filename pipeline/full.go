@@ -287,24 +287,34 @@ func (c *committer) tellGaps(now time.Time) {
 	}
 	gaps := c.log.Untold()
 	if len(gaps) == 0 {
+		c.tellLedger(now)
 		return
 	}
 	c.tellGapsAt = now.Add(tellGaps)
 	if err := c.ledger.write(gaps, now); err != nil {
 		c.tellGapsAt = now.Add(tellAgain)
-		if !c.ledgerFails {
-			c.slog.Error("gaps cannot be written down; the spool remembers them", "gaps", len(gaps), "error", err)
+		if c.ledgerFailedAt.IsZero() {
+			c.slog.Warn("the ledger of gaps cannot be written; the spool keeps them until it can", "gaps", len(gaps), "error", err)
 		}
-		c.ledgerFails = true
+		c.ledgerFailedAt = now
 		c.publishGaps(gaps)
 		return
 	}
-	c.ledgerFails = false
+	c.tellLedger(now)
 	for i := range gaps {
 		c.told[gapKey{gaps[i].Block, gaps[i].Reason}] += gaps[i].Records
 	}
 	c.log.Told(gaps[len(gaps)-1].Number + 1)
 	c.publishGaps(nil)
+}
+
+// tellLedger says once that the ledger, which could not be written, has all. On a
+// volume that others keep full it can be written now and then: no news each time.
+func (c *committer) tellLedger(now time.Time) {
+	if !c.ledgerFailedAt.IsZero() && now.Sub(c.ledgerFailedAt) >= 2*tellAgain {
+		c.ledgerFailedAt = time.Time{}
+		c.slog.Info("the ledger of gaps is written again: no gap is missing in it")
+	}
 }
 
 // publishGaps makes the counts visible: what is in the ledger, and untold.

@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"encoding/json"
+	"errors"
+	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -39,5 +42,45 @@ func TestLedgerLines(t *testing.T) {
 	}
 	if string(lines[0].PathBytes) != gap.Path || lines[0].Path != "" || lines[2].Path != other.Path || lines[2].PathBytes != nil {
 		t.Fatalf("paths in\n%s", text)
+	}
+}
+
+// TestLedgerOutage: that the ledger cannot be written is said once, and that it is over
+// once; no gap is missing in it then.
+func TestLedgerOutage(t *testing.T) {
+	dir := t.TempDir()
+	log, _, err := spool.Open(spool.Options{Dir: dir, MaxBytes: spool.BytesMin, MinFreeBytes: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text lockedBuffer
+	c := committer{log: log, ledger: newLedger(dir, [16]byte{1}), slog: slog.New(slog.NewTextHandler(&text, nil)), told: map[gapKey]uint64{}}
+	now, gap := time.Unix(1e9, 0), int64(0)
+	for second := range 100 {
+		switch second {
+		case 20, 45: // in the way
+			err = errors.Join(os.RemoveAll(filepath.Join(dir, ledgerDir)), os.WriteFile(filepath.Join(dir, ledgerDir), nil, 0o600))
+		case 40, 70: // for a moment, for good
+			err = os.Remove(filepath.Join(dir, ledgerDir))
+		}
+		if second < 80 {
+			gap += 2 // does not go on where the last one ended
+			_, aerr := log.Append(nil, nil, &spool.Commit{Gaps: []spool.Gap{{Source: 1, FromByte: gap, ToByte: gap + 1, Records: 1, Reason: spool.GapDroppedNewest}}})
+			err = errors.Join(err, aerr, log.Sync())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.tellGaps(now.Add(time.Duration(second) * time.Second))
+	}
+	if n := strings.Count(text.String(), "\n"); n != 2 || !strings.Contains(text.String(), "level=INFO msg=\"the ledger of gaps is written again") {
+		t.Errorf("%s", text.String())
+	}
+	told, err := os.ReadFile(c.ledger.path())
+	if n := strings.Count(string(told), "\n"); err != nil || n != 35 { // those of before are gone with the directory
+		t.Errorf("%d lines, %v", n, err)
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
 	}
 }

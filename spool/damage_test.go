@@ -3,6 +3,7 @@ package spool
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -141,6 +142,30 @@ func TestRecoveryOfDamage(t *testing.T) {
 	}
 }
 
+// TestOldCheckpoint: the checkpoint of an older segment is damaged. Nothing is missing,
+// but the disk is not to be trusted: one sentence at each start, as long as it is there.
+func TestOldCheckpoint(t *testing.T) {
+	mem, names := damageLog(t)
+	for _, name := range names[1:3] {
+		zero(t, mem, name, 0, 64)
+	}
+	for range 2 {
+		var text strings.Builder
+		o := memOptions(mem)
+		o.Logger = slog.New(slog.NewTextHandler(&text, nil))
+		l, r := mustOpen(t, o)
+		if len(r.Damage) > 0 || len(r.Lanes[0].Batches) != damageBatches {
+			t.Errorf("%d batches, %+v", len(r.Lanes[0].Batches), r.Damage)
+		}
+		if n := strings.Count(text.String(), "damaged checkpoints of older segments"); n != 1 || !strings.Contains(text.String(), "segments=2") {
+			t.Errorf("told %d times:\n%s", n, text.String())
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A spool that was cloned, and one that was rolled back to a copy while no agent
 // ran: neither start goes on under the producer id that the other may use.
 func TestCloneAndRollback(t *testing.T) {
@@ -178,7 +203,7 @@ func TestNoFilesAmongOurs(t *testing.T) {
 			mustAppend(t, l, []Batch{testBatch(1, 0, 10, 300)}, &Commit{Lanes: []Lane{{ID: 1}}})
 			mustSync(t, l)
 			err := l.Close()
-			for _, file := range []string{segmentName(9, 1), "free-0000000007"} {
+			for _, file := range []string{segmentName(2, 1), "free-0000000007", tempName(2)} {
 				err = errors.Join(err, make(filepath.Join(o.Dir, file)))
 			}
 			if err != nil {
@@ -189,7 +214,11 @@ func TestNoFilesAmongOurs(t *testing.T) {
 				t.Fatalf("%+v, %v", in, err)
 			}
 			l, r := mustOpen(t, o)
-			if len(r.Damage) != 2 || r.Lanes[0].Next != 10 || l.newest().number != 10 {
+			number, damage := uint32(3), 2
+			if name == "directory" { // that of a temporary file cannot be removed, the others are
+				damage = 3
+			}
+			if len(r.Damage) != damage || r.Lanes[0].Next != 10 || l.newest().number != number {
 				t.Errorf("next %d, segment %d, %+v", r.Lanes[0].Next, l.newest().number, r.Damage)
 			}
 			if err := l.Close(); err != nil {
@@ -199,16 +228,20 @@ func TestNoFilesAmongOurs(t *testing.T) {
 	}
 }
 
-// Names of files that no spool has made: a number that would soon wrap around is
-// refused, with what to do, and a version that never was is no name of ours.
+// Names of files that no spool has made: whatever number they have, that of the next
+// segment follows the one before it, and they go, told if they look like segments. A
+// version that never was is no name of ours.
 func TestForeignNames(t *testing.T) {
-	for name, refused := range map[string]bool{
-		segmentName(1<<32-1, 1):                  true,
-		segmentName(numberLimit, 1):              true,
-		tempName(1<<32 - 1):                      true,
-		freeName(1<<32 - 1):                      true,
-		"segment-0000000009-0000000000000001.v0": false,
-		"segment-4294967296-0000000000000001.v1": false,
+	for name, want := range map[string]struct{ damage, stays bool }{
+		segmentName(9, 1):                        {damage: true},
+		segmentName(numberLimit-1, 1):            {damage: true},
+		segmentName(1<<32-1, 1):                  {damage: true},
+		tempName(numberLimit - 1):                {},
+		tempName(1<<32 - 1):                      {},
+		freeName(numberLimit - 1):                {},
+		freeName(1<<32 - 1):                      {},
+		"segment-0000000009-0000000000000001.v0": {stays: true},
+		"segment-4294967296-0000000000000001.v1": {stays: true},
 	} {
 		mem := vfs.NewMem()
 		l, _ := mustOpen(t, memOptions(mem))
@@ -216,24 +249,40 @@ func TestForeignNames(t *testing.T) {
 		mustSync(t, l)
 		f, err := mem.OpenFile(l.path(name), vfs.Create)
 		if err == nil {
-			err = errors.Join(f.Close(), l.Close())
+			_, err = f.WriteAt(make([]byte, testSegmentBytes), 0)
+			err = errors.Join(err, f.Close(), l.Close())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, r, err := Open(memOptions(mem))
-		if refused {
-			if err == nil || !strings.Contains(err.Error(), name+" has a higher number") {
-				t.Errorf("%s: %v", name, err)
+		for number := uint32(2); number < 5; number++ {
+			l, r := mustOpen(t, memOptions(mem))
+			if want.damage != (len(r.Damage) > 0) || r.Lanes[0].Next != 10 || l.newest().number != number {
+				t.Errorf("%s: segment %d is next, want %d, %+v", name, l.newest().number, number, r)
 			}
-			continue
+			want.damage = false
+			if err := l.Close(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil || len(r.Damage) > 0 || r.Lanes[0].Next != 10 || l.newest().number != 2 {
-			t.Fatalf("%s: %+v, %v", name, r, err)
+		names, err := mem.ReadDir("/spool")
+		if err != nil || slices.Contains(names, name) != want.stays {
+			t.Errorf("%s: left are %q, %v", name, names, err)
 		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+	}
+	// One that holds intact frames and has no number behind it.
+	mem := vfs.NewMem()
+	l, _ := mustOpen(t, memOptions(mem))
+	s := l.newest()
+	err := mem.Rename(l.path(s.name()), l.path(segmentName(numberLimit, s.seed)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Open(memOptions(mem)); err == nil || !strings.Contains(err.Error(), "has a higher number than a spool ever reaches") {
+		t.Errorf("a segment without a number behind it: %v", err)
 	}
 }
 

@@ -94,7 +94,7 @@ func Inspect(o Options) (*Inspection, error) {
 // look is one try; fs.ErrNotExist if a segment went meanwhile.
 func look(o Options) (*Inspection, error) {
 	l := &Log{fs: o.FS, dir: o.Dir, options: o, logger: o.Logger, rand: o.rand, state: newState()}
-	r := &recovery{Log: l, held: map[uint32]*heldLane{}, look: true}
+	r := &recovery{Log: l, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, look: true}
 	defer r.closeFiles()
 	if err := r.readNames(); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func look(o Options) (*Inspection, error) {
 		in.Sources = append(in.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
 	}
 	in.Begun = slices.Sorted(maps.Keys(l.state.begun))
-	in.Damage, in.VoidBytes = r.damage, r.void
+	in.Damage, in.VoidBytes = r.damage, r.torn
 	return in, nil
 }
 

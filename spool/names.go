@@ -23,14 +23,14 @@ func (r *recovery) readNames() error {
 		switch {
 		case r.look && n.kind != "segment":
 			continue
-		case n.number >= numberLimit:
-			return fmt.Errorf("spool: %s has a higher number than a spool ever reaches, so it is not of this one: move it out of the directory", r.path(name))
 		case n.kind == "segment":
+			r.taken[n.number] = true
 			err = r.openSegment(name, n)
-			r.top = max(r.top, n.number)
 		case n.kind == "temp":
-			err = r.fs.Remove(r.path(name))
-			r.top = max(r.top, n.number)
+			if err = r.fs.Remove(r.path(name)); err != nil { // somebody's directory
+				r.taken[n.number] = true
+				err = vfs.ErrNoFile
+			}
 		case n.kind == "free":
 			err = r.keepFree(name, n.number)
 		}
@@ -59,7 +59,7 @@ func (r *recovery) dropTwins() error {
 			if err := f.file.Close(); err != nil {
 				return err
 			}
-			r.twins = append(r.twins, &f.segment)
+			r.void = append(r.void, &f.segment)
 			continue
 		}
 		kept = append(kept, f)
@@ -106,9 +106,12 @@ func (r *recovery) openSegment(name string, n fileName) error {
 	return nil
 }
 
-// keepFree takes over a file for recycling, unless a crash left it too short.
+// keepFree takes over a file for recycling, unless a crash left it too short, or its
+// number is none that a spool reaches.
 func (r *recovery) keepFree(name string, number uint32) error {
-	r.freeNext = max(r.freeNext, number+1)
+	if number < numberLimit {
+		r.freeNext = max(r.freeNext, number+1)
+	}
 	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
 	if err != nil {
 		return err
@@ -117,7 +120,7 @@ func (r *recovery) keepFree(name string, number uint32) error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if size < r.segmentBytes || len(r.free) >= freeKeepMax {
+	if size < r.segmentBytes || len(r.free) >= freeKeepMax || number >= numberLimit {
 		return r.fs.Remove(r.path(name))
 	}
 	r.free = append(r.free, freeFile{number, size})

@@ -34,20 +34,20 @@ type recovery struct {
 	found   []*foundSegment // live, ascending
 	base    int             // index of the segment with the newest intact checkpoint
 	last    int             // index of the newest segment that speaks: behind it there is nothing
-	top     uint32          // highest number of any segment or temporary file
+	taken   map[uint32]bool // numbers that a segment has, or what cannot be one
 	durable position        // D
 	held    map[uint32]*heldLane
-	twins   []*segment    // other files with the number of one that was found
+	void    []*segment    // nothing is in them, or another file has their number; removed when the log is good again
 	recent  []recentBatch // of the segments from the base on, in order
 	whole   []recentBatch // of these, those from D on: only the page cache may have them
 	refs    int           // in all of held
 	damage  []Damage
 	// badFrames are those of damage that whoever reads all frames finds again.
 	badFrames []Damage
-	short     uint64 // records that the newest commit counts and nothing else shows
-	cut       Damage // the newest segment's file; Bytes 0: it has its length
-	noted     note   // as it was before the first frame was read: an agent at work is ahead of it
-	void      int64
+	short     uint64    // records that the newest commit counts and nothing else shows
+	cut       Damage    // the newest segment's file; Bytes 0: it has its length
+	noted     note      // as it was before the first frame was read: an agent at work is ahead of it
+	torn      int64     // bytes at the end
 	look      bool      // only look: nothing on disk changes, and acked batches are listed too
 	told      time.Time // when it was said how far this is
 }
@@ -82,7 +82,7 @@ type recentBatch struct {
 
 func (l *Log) recover() (*Recovered, error) {
 	start := time.Now()
-	r := &recovery{Log: l, held: map[uint32]*heldLane{}, told: start}
+	r := &recovery{Log: l, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, told: start}
 	defer r.closeFiles()
 	if err := r.readNames(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (l *Log) recover() (*Recovered, error) {
 	}
 	out := &Recovered{
 		SpoolID: l.state.spoolID, Created: created, Lanes: lanes, Damage: r.damage,
-		Segments: len(l.segments), Bytes: l.totalBytes, VoidBytes: r.void,
+		Segments: len(l.segments), Bytes: l.totalBytes, VoidBytes: r.torn,
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
 		out.Sources = append(out.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
@@ -150,14 +150,26 @@ func (r *recovery) read() error {
 	r.replayFrames()
 	r.noteUnsure()
 	r.noteLostEnd()
+	if r.state.minor < 4 { // which was the first to say so; a file that is known was found by a start
+		for _, src := range r.state.sources {
+			r.state.begun[src.Block] = true
+		}
+	}
+	unread := 0
 	for i, f := range r.found[:r.base] {
 		r.tell(len(r.found) - r.base + i)
 		for fr := range f.scanner.frames(0, f.limit) {
-			if fr.bad == nil && fr.kind == kindBatch {
+			switch {
+			case fr.bad == nil && fr.kind == kindBatch:
 				r.hold(f, fr)
+			case fr.bad != nil && fr.at == 0:
+				unread++ // never punched
 			}
 		}
 		f.end = f.limit
+	}
+	if unread > 0 {
+		r.logger.Warn("spool: the disk has damaged checkpoints of older segments; a newer one holds all that they said, and nothing is missing for it", "dir", r.dir, "segments", unread)
 	}
 	for _, b := range r.recent { // behind the older ones: later frames win
 		r.remember(r.lane(b.lane), b.ref)
@@ -217,6 +229,8 @@ func (r *recovery) loadCheckpoint(f *foundSegment) ([]segmentEnd, error) {
 		return nil, d.err
 	}
 	st := newState()
+	preamble := decoder{b: payload}
+	_, st.minor = preamble.preamble()
 	segments, _, err := st.replay(d.b)
 	if err == nil {
 		r.state = st
@@ -262,7 +276,6 @@ func (r *recovery) keepListed(listed []segmentEnd) error {
 // findDurable lists the frames from the base on and computes D.
 func (r *recovery) findDurable() {
 	ends := map[uint32]int64{} // of segments, as the newest one says that has a word on it
-	r.last = -1
 	for i := len(r.found) - 1; i >= r.base; i-- {
 		f := r.found[i]
 		r.tell(len(r.found) - 1 - i)
@@ -302,6 +315,21 @@ func (r *recovery) limit(f, next *foundSegment, ends map[uint32]int64) {
 	}
 }
 
+// noteEnds adds to ends what the frames of f say of segments before it, if no later
+// one has spoken of them. Of those that it has among them, but does not name, nothing
+// counts: they were no part of the log any more, or not yet.
+func (r *recovery) noteEnds(f *foundSegment, named, ends map[uint32]int64) {
+	if len(named) == 0 {
+		return
+	}
+	lowest := slices.Min(slices.Collect(maps.Keys(named)))
+	for _, g := range r.found[r.base:] {
+		if _, known := ends[g.number]; !known && lowest <= g.number && g.number < f.number {
+			ends[g.number] = named[g.number]
+		}
+	}
+}
+
 // listFrames adds what the frames say of the ends of earlier segments, and returns the
 // highest byte that one of them says is durable.
 func (r *recovery) listFrames(f *foundSegment, ends map[uint32]int64) (durable int64) {
@@ -312,11 +340,7 @@ func (r *recovery) listFrames(f *foundSegment, ends map[uint32]int64) (durable i
 				p, _, d := openPayload(fr.kind, payload)
 				if d.err == nil && !f.speaks {
 					f.speaks, f.before = true, p.before
-					for number, end := range d.ends() {
-						if _, known := ends[number]; !known {
-							ends[number] = end
-						}
-					}
+					r.noteEnds(f, d.ends(), ends)
 				}
 				if d.err == nil && p.durable.segment == f.number {
 					durable = max(durable, p.durable.byte)

@@ -16,11 +16,9 @@ import (
 // replayFrames is step 3 over the frames from the base on, in order. Only the
 // newest segment can hold some at or above D.
 func (r *recovery) replayFrames() {
-	for i := r.base; i < len(r.found); i++ {
+	for i := r.base; i <= r.last; i++ {
 		f := r.found[i]
 		switch {
-		case i > r.last: // nothing is in it
-			f.end, f.cut = 0, true
 		case i == r.last:
 			f.end, f.cut = min(r.durable.byte, f.limit), true
 			switch r.options.without {
@@ -107,7 +105,7 @@ func (r *recovery) replaySegment(f *foundSegment, durable int64) {
 	var group []frame // from D on, its commit not seen yet
 	tear := func(at int64) {
 		bytes := f.frames[len(f.frames)-1].end() - at
-		r.void += bytes
+		r.torn += bytes
 		r.logger.Warn("spool: the end is torn, as a crash leaves it; the lines in it are read again from their files", "segment", f.name(), "byte", at, "bytes", bytes)
 	}
 	for i := range f.frames {
@@ -219,9 +217,9 @@ func (r *recovery) noteLostEnd() {
 	case !known:
 		d.Reason += ": lines that were behind its end are read again, and those that Kafka has come twice"
 	case again == 0:
-		d.Reason += ": no record was behind its end"
+		d.Reason += ": no record is known to have been behind its end"
 	default:
-		d.Reason += fmt.Sprintf(": %d records that were behind its end are read again, and those of them that Kafka has come twice", again)
+		d.Reason += fmt.Sprintf(": at least %d records that were behind its end are read again, and those of them that Kafka has come twice", again)
 	}
 	r.noteDamage(d)
 }

@@ -15,8 +15,12 @@ import (
 
 // settleLanes is steps 5 and 6.
 func (r *recovery) settleLanes() []LaneState {
-	for _, f := range r.found {
-		r.segments = append(r.segments, &f.segment)
+	for i, f := range r.found {
+		if i <= r.last {
+			r.segments = append(r.segments, &f.segment)
+		} else {
+			r.void = append(r.void, &f.segment)
+		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(r.held)) {
 		if r.state.lanes[id] == nil {
@@ -159,7 +163,10 @@ func (l *lane) undropped(dst []span, from, to uint64) []span {
 // lanes.
 func (r *recovery) writeSegment(lanes []LaneState) error {
 	copies, copyBytes := r.toCopy()
-	number := r.top + 1
+	number, err := r.nextNumber()
+	if err != nil {
+		return err
+	}
 	payload := r.checkpointPayload()
 	first := roundUp(commitHeaderBytes+int64(len(payload)), blockBytes)
 	end := first + copyBytes
@@ -212,6 +219,22 @@ func (r *recovery) writeSegment(lanes []LaneState) error {
 		}
 	}
 	return nil
+}
+
+// nextNumber is behind the newest segment. Numbers of files behind that, in which
+// there is nothing, do not count, or one that is not ours could use all of them up.
+func (r *recovery) nextNumber() (uint32, error) {
+	number := uint32(1)
+	if len(r.segments) > 0 {
+		number = r.newest().number + 1
+	}
+	for r.taken[number] {
+		number++
+	}
+	if number > numberLimit {
+		return 0, fmt.Errorf("spool: %s has a higher number than a spool ever reaches, so it is not of this one: move it out of the directory", r.path(r.newest().name()))
+	}
+	return number, nil
 }
 
 // batchCopy is a batch on its way from the old newest segment to the new one.
@@ -301,7 +324,7 @@ func (r *recovery) takeFileAnyway(number uint32, needBytes int64) (vfs.File, int
 // giveUpEmpty releases segments without batches before the new one is there:
 // the newest checkpoint, which is intact, holds what their commits said.
 func (r *recovery) giveUpEmpty() (gone bool, err error) {
-	if r.base != len(r.found)-1 {
+	if r.base != r.last {
 		return false, nil
 	}
 	var empty []*segment
@@ -316,7 +339,7 @@ func (r *recovery) giveUpEmpty() (gone bool, err error) {
 // shorten gives back what cutOff kept behind the ends of older files: ends that the
 // newest checkpoint, which is intact, knows.
 func (r *recovery) shorten() (shorter bool, err error) {
-	if r.base != len(r.found)-1 {
+	if r.base != r.last {
 		return false, nil
 	}
 	for _, s := range r.segments[:len(r.segments)-1] {
@@ -340,7 +363,7 @@ func (r *recovery) tidy() error {
 			return err
 		}
 	}
-	if err := r.giveUp(r.twins); err != nil {
+	if err := r.giveUp(r.void); err != nil {
 		return err
 	}
 	if err := r.sync(); err != nil { // not Sync: a start does not copy

@@ -83,8 +83,8 @@ func freeName(number uint32) string { return fmt.Sprintf("free-%010d", number) }
 
 const lockName = "lock"
 
-// numberLimit is more than the files that a spool makes in its life. A number from
-// there on is no spool's own; those behind it would wrap around one day.
+// numberLimit is more than the files that a spool makes in its life: a number from
+// there on is no spool's own.
 const numberLimit = 1 << 31
 
 // fileName is what a name in the directory says.

@@ -23,6 +23,7 @@ type state struct {
 	// Each commit names it, so that a run of damage that hides a lane's newest
 	// batches and every commit that speaks of them still shows how many are gone.
 	total     uint64
+	minor     uint16 // replay: version of the newest checkpoint
 	claimed   uint64 // replay: by the newest commit
 	fileBytes int64  // replay: of the segment with the newest checkpoint; 0: it does not say
 	told      uint64 // gaps with lower numbers were told
