@@ -176,7 +176,9 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 			}
 		}
 	}
-	slices.SortStableFunc(list, func(a, b unseen) int { return cmp.Compare(a.age, b.age) })
+	slices.SortFunc(list, func(a, b unseen) int {
+		return cmp.Or(cmp.Compare(a.age, b.age), trueFirst(a.kind != "", b.kind != ""), byGeneration(a.at, b.at))
+	})
 	for _, u := range list {
 		w.enterUnseen(u)
 	}
