@@ -8,6 +8,8 @@ import "time"
 // holeChunksMax bounds how much of a run one Fill looks through.
 const holeChunksMax = 64
 
+const roomBytes = 256 << 10 // of room that is looked through at once
+
 // hole looks for the end of a run of NULs that fills the buffer. Found: the offset jumps there. At the end of
 // the file nothing moves: a writer that reserved room may still fill it from the front.
 func (f *File) hole(buf []byte, st *Status) (int, error) {
@@ -50,6 +52,9 @@ func (f *File) leaveRoom(n int, st *Status) (int, error) {
 		return len(data), nil // nobody writes there any more
 	}
 	p, end, err := f.lookForText(r.scratch[:], max(r.offset()+int64(len(data)), f.nulTo))
+	if err == nil && end == nulsOn {
+		p, end, err = f.lookForText(make([]byte, roomBytes), p)
+	}
 	switch {
 	case err != nil:
 		return 0, err
@@ -57,8 +62,8 @@ func (f *File) leaveRoom(n int, st *Status) (int, error) {
 		f.nulTo = 0
 		return len(data), nil
 	}
-	f.nulTo, st.EOF = p, end == fileEnd
-	u := f.rule.unit() // a NUL may be half of one
+	f.nulTo, st.EOF = p, true // as far as it was looked through: the next Fill goes on there
+	u := f.rule.unit()        // a NUL may be half of one
 	n = min((n+u-1)/u*u, len(data))
 	r.buf = r.buf[:r.pos+n]
 	return n, nil
