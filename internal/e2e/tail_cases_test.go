@@ -177,6 +177,66 @@ func TestC023FewDescriptors(t *testing.T) {
 	}
 }
 
+// C049: a program appends 2,000 lines a second, and its file is cut to nothing again and again. Only what was never to be read may be
+// missing: no line is doubled, mixed or halved, and those behind the last cut all arrive.
+func TestC049TruncateBusy(t *testing.T) {
+	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1}, source{name: "app", glob: "busy.log"})
+	path := filepath.Join(w.dir, "logs", "busy.log")
+	line := func(n int) string { return fmt.Sprintf("line %07d %s", n, strings.Repeat("x", n%180)) }
+	await := func(last string) (got []kafkatest.Record) {
+		t.Helper()
+		for deadline := time.Now().Add(deliverMax); ; time.Sleep(50 * time.Millisecond) {
+			got, _ = kafkatest.ReadTopic(t, w.bootstrap, w.topic, w.read)
+			if len(got) > 0 && string(got[len(got)-1].Value) == last {
+				return got
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%.40q did not arrive; %d records did", last, len(got))
+			}
+		}
+	}
+	appendTo(t, path, "")
+	w.agent.Start()
+	const cuts = 6
+	n := 0
+	for cut := range cuts {
+		for begun := time.Now(); time.Since(begun) < 400*time.Millisecond; time.Sleep(10 * time.Millisecond) {
+			for range 20 {
+				appendTo(t, path, line(n)+"\n")
+				n++
+			}
+		}
+		if cut%2 == 0 {
+			await(line(n - 1))
+		}
+		if err := os.Truncate(path, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := n
+	for range 100 {
+		appendTo(t, path, line(n)+"\n")
+		n++
+	}
+	got := await(line(n - 1))
+	if seen := w.stats()["truncations"]; seen < cuts/2 || seen > cuts {
+		t.Errorf("%v truncations were seen, want %d to %d", seen, cuts/2, cuts)
+	}
+	w.stop()
+	next := 0
+	for _, r := range got {
+		var at int
+		if _, err := fmt.Sscanf(string(r.Value), "line %07d", &at); err != nil || string(r.Value) != line(at) || at < next {
+			t.Fatalf("record %.80q is no line behind %d", r.Value, next-1)
+		}
+		if at >= kept && at != max(next, kept) {
+			t.Errorf("lines %d to %d were behind the last cut and are missing", max(next, kept), at-1)
+		}
+		next = at + 1
+	}
+	t.Logf("%d of %d lines, %d cuts", len(got), n, cuts)
+}
+
 // C008: a directory that is removed and made again leaves no descriptor behind.
 func TestC008NoLeak(t *testing.T) {
 	w := newWorld(t, embedded(t, 1), kafkatest.WriterOptions{Files: 1}, source{name: "app", glob: "sub/*.log"})
