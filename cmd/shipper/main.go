@@ -104,8 +104,9 @@ Exit codes: 0 asked to stop, 1 cannot go on, 2 usage or config.`,
 	path := configFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c.started = true
-		// Before the agent listens for it, SIGHUP must not end the process by its default action.
-		signal.Ignore(syscall.SIGHUP)
+		// Before the agent listens for it, SIGHUP must not end the process by its default action. Nor must the end of
+		// whoever reads the log, which is SIGPIPE at the next line of it.
+		signal.Ignore(syscall.SIGHUP, syscall.SIGPIPE)
 		cfg, err := LoadConfig(*path)
 		if err != nil {
 			return err
