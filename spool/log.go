@@ -15,6 +15,7 @@
 package spool
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -102,7 +103,7 @@ func Open(o Options) (*Log, *Recovered, error) {
 	l.stats.freeBytes.Store(usage.FreeBytes)
 	lock, holder, err := o.FS.Lock(l.path(lockName), fmt.Sprintf("pid %d\n", os.Getpid()))
 	if errors.Is(err, vfs.ErrLocked) {
-		return nil, nil, fmt.Errorf("%w: %s is locked by another agent (%s); stop it or give this one another spool.dir", ErrInUse, o.Dir, holder)
+		return nil, nil, fmt.Errorf("%w: %s is locked by another agent (%s); stop it or give this one another spool.dir", ErrInUse, o.Dir, cmp.Or(holder, "its lock file was removed"))
 	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("spool: lock %s: %w", o.Dir, err)

@@ -93,15 +93,19 @@ func (OS) SyncDir(dir string) error {
 // Lock uses flock: it belongs to the open file, so a killed process leaves
 // nothing behind, whatever the file says.
 func (OS) Lock(name, about string) (io.Closer, string, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, "", err
 	}
+	l := &dirLock{file: f}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		err = l.lockDir(filepath.Dir(name))
+	}
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		var buf [128]byte
 		n, _ := f.ReadAt(buf[:], 0) // only a courtesy to the reader of the error
-		return nil, strings.TrimSpace(string(buf[:n])), errors.Join(ErrLocked, f.Close())
+		return nil, strings.TrimSpace(string(buf[:n])), errors.Join(ErrLocked, l.Close())
 	}
 	if err == nil {
 		err = f.Truncate(0)
@@ -110,9 +114,34 @@ func (OS) Lock(name, about string) (io.Closer, string, error) {
 		_, err = f.WriteAt([]byte(about), 0)
 	}
 	if err != nil {
-		return nil, "", errors.Join(fmt.Errorf("lock %s: %w", filepath.Base(name), err), f.Close())
+		return nil, "", errors.Join(fmt.Errorf("lock %s: %w", filepath.Base(name), err), l.Close())
 	}
-	return f, "", nil
+	return l, "", nil
+}
+
+// dirLock is a lock file and its directory: the file may be removed, by a cleaner of old
+// files or by hand, and another made in its place is not locked.
+type dirLock struct{ file, dir *os.File }
+
+// lockDir is nil too where directories cannot be locked, as on some network file systems.
+func (l *dirLock) lockDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	l.dir = d
+	if err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); errors.Is(err, syscall.EWOULDBLOCK) {
+		return err
+	}
+	return nil
+}
+
+func (l *dirLock) Close() error {
+	err := l.file.Close()
+	if l.dir != nil {
+		err = errors.Join(err, l.dir.Close())
+	}
+	return err
 }
 
 type osFile struct{ *os.File }

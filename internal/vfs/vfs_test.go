@@ -77,6 +77,12 @@ func testImplementation(t *testing.T, name string, f FS, dir string) {
 	if _, holder, err := f.Lock(a, "pid 2"); !errors.Is(err, ErrLocked) || holder != "pid 1" {
 		t.Errorf("locked twice: %q, %v", holder, err)
 	}
+	if name == "os" {
+		must(t, f.Remove(a)) // as cleaners of old files do
+	}
+	if _, _, err := f.Lock(a, "pid 2"); !errors.Is(err, ErrLocked) {
+		t.Errorf("locked twice when the file was removed: %v", err)
+	}
 	must(t, lock.Close())
 	lock, _, err = f.Lock(a, "pid 3")
 	must(t, err)
