@@ -86,7 +86,7 @@ var (
 	// ErrFull: there is no room for new lines. Nothing was written; acks make room.
 	ErrFull = errors.New("spool is full")
 	// ErrVolumeFull is a cause of ErrFull: MaxBytes allows more, the volume does not.
-	ErrVolumeFull = errors.New("its volume has no room above spool.min_free_bytes")
+	ErrVolumeFull = errors.New("its volume has no room above spool.min_free_bytes, or no free inode")
 	// ErrTooSmall: the volume or MaxBytes cannot hold a spool.
 	ErrTooSmall = errors.New("spool volume is too small")
 	// ErrNetworkFS: the directory is on a network file system and AllowNetworkFS is off.
@@ -176,7 +176,7 @@ func (o *Options) settle(u vfs.Usage) error {
 func (o *Options) roomForNew(freeBytes int64) error {
 	need := segmentsMin * o.segmentBytes
 	if freeBytes < need {
-		return fmt.Errorf("%w: %d bytes are free where %s is to be made, it needs %d (%d segments)", ErrTooSmall, freeBytes, o.Dir, need, segmentsMin)
+		return fmt.Errorf("%w: %d bytes are free (none without a free inode) where %s is to be made, it needs %d (%d segments)", ErrTooSmall, freeBytes, o.Dir, need, segmentsMin)
 	}
 	if freeBytes-o.segmentBytes < o.MinFreeBytes {
 		return fmt.Errorf("%w: no room for the first segment of %d bytes in %s above spool.min_free_bytes (%d)", ErrTooSmall, o.segmentBytes, o.Dir, o.MinFreeBytes)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -236,6 +237,38 @@ func volumeFullWhileKafkaTakesLines(t *testing.T, whenFull string) {
 	w.stop()
 	if log := w.agent.Log(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "until its volume has space again") {
 		t.Errorf("errors, or no word of the volume:\n%s", log)
+	}
+}
+
+// No inode is free beside the first files of a young spool, whatever the bytes: all lines go through these files, also after kills.
+func TestC090InodesUsedUp(t *testing.T) {
+	if !inOwnMounts(t) {
+		return
+	}
+	b := embedded(t, 2)
+	b.maxBytes = "40MiB"
+	w := spoolWorld(t, b, kafkatest.WriterOptions{Files: 2, LineBytes: 1000})
+	w.mountTmpfs("64m,nr_inodes=20")
+	w.first(1_000)
+	var err error
+	for i := 0; err == nil; i++ {
+		err = os.WriteFile(filepath.Join(w.spoolDir(), fmt.Sprint("filler", i)), nil, 0o600)
+	}
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Fatal(err)
+	}
+	for range 2 {
+		w.cut()
+		w.writer.Write(8_000)
+		w.agent.WaitLog("the spool is full", 20*time.Second)
+		w.agent.Kill9()
+		w.agent.Start()
+		w.heal()
+		w.check()
+	}
+	w.stop()
+	if log := w.agent.Log(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "no free inode") {
+		t.Errorf("errors, or no word of inodes:\n%s", log)
 	}
 }
 

@@ -61,5 +61,8 @@ func (OS) Usage(dir string) (Usage, error) {
 	u := fsKinds[uint32(st.Type)]
 	u.TotalBytes = int64(st.Blocks) * st.Bsize
 	u.FreeBytes = int64(st.Bavail) * st.Bsize
+	if st.Files > 0 && st.Ffree == 0 { // 0 of 0: it has no such limit
+		u.FreeBytes = 0
+	}
 	return withPerm(u, dir)
 }

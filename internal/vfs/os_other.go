@@ -24,8 +24,9 @@ func (OS) Usage(dir string) (Usage, error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return Usage{}, os.NewSyscallError("statfs", err)
 	}
-	return withPerm(Usage{
-		TotalBytes: int64(st.Blocks) * int64(st.Bsize),
-		FreeBytes:  int64(st.Bavail) * int64(st.Bsize),
-	}, dir)
+	u := Usage{TotalBytes: int64(st.Blocks) * int64(st.Bsize), FreeBytes: int64(st.Bavail) * int64(st.Bsize)}
+	if st.Files > 0 && st.Ffree == 0 { // 0 of 0: it has no such limit
+		u.FreeBytes = 0
+	}
+	return withPerm(u, dir)
 }

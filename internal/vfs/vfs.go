@@ -86,7 +86,7 @@ type File interface {
 // Usage describes a volume.
 type Usage struct {
 	TotalBytes int64
-	FreeBytes  int64  // for an unprivileged process
+	FreeBytes  int64  // for an unprivileged process; 0 also if no further file can be made (no free inode)
 	Kind       string // such as "nfs", "tmpfs", "overlay"; "" if of no interest
 	Network    bool   // locks and renames may not mean what they mean locally
 
