@@ -232,6 +232,9 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	a.commits.seen.recover(rec, a.files.lanes)
 	var known []tail.Known
 	had.note(rec.Begun)
+	if rec.StateLost {
+		had.all(a.cfg.Sources)
+	}
 	for i := range rec.Sources {
 		a.files.recoverSource(&rec.Sources[i])
 		known = append(known, knownSource(&rec.Sources[i]))

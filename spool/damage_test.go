@@ -286,6 +286,48 @@ func TestForeignNames(t *testing.T) {
 	}
 }
 
+// TestStateLost: nothing is left that tells of all files. It is said, once.
+func TestStateLost(t *testing.T) {
+	for _, c := range []struct {
+		says   string
+		damage func(vfs.FS, string) error
+	}{
+		{"no checkpoint is intact", func(mem vfs.FS, path string) error {
+			f, err := mem.OpenFile(path, vfs.Write)
+			if err == nil {
+				_, err = f.WriteAt(make([]byte, 64), 0)
+			}
+			return err
+		}},
+		{"all of its segments are gone", func(mem vfs.FS, path string) error { return mem.Remove(path) }},
+	} {
+		mem := vfs.NewMem()
+		l, r := mustOpen(t, memOptions(mem))
+		if r.StateLost {
+			t.Error("a new spool has lost its state")
+		}
+		mustAppend(t, l, []Batch{testBatch(1, 0, 10, 300)}, &Commit{Lanes: []Lane{{ID: 1}}, Begun: []string{"app"}})
+		mustSync(t, l)
+		path := l.path(l.newest().name())
+		if err := errors.Join(l.Close(), c.damage(mem, path)); err != nil {
+			t.Fatal(err)
+		}
+		l, r = mustOpen(t, memOptions(mem))
+		if !r.StateLost || !slices.ContainsFunc(r.Damage, func(d Damage) bool { return strings.Contains(d.Reason, c.says) }) {
+			t.Errorf("%s: %v, %+v", c.says, r.StateLost, r.Damage)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if l, r = mustOpen(t, memOptions(mem)); r.StateLost || len(r.Damage) > 0 {
+			t.Errorf("%s, once more: %v, %+v", c.says, r.StateLost, r.Damage)
+		}
+		if err := l.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // TestVerifyWithoutNewest: the newest segment is empty, or no segment at all. That
 // is said, and nothing of the unused end of the segment before it.
 func TestVerifyWithoutNewest(t *testing.T) {

@@ -28,6 +28,8 @@ type Inspection struct {
 	Begun    []string      // source blocks whose first start is over, sorted
 	Damage   []Damage      // that a recovery would report now
 
+	StateLost bool // as in Recovered
+
 	VoidBytes int64 // at the end: torn, or being written
 
 	log *Log // only to read from
@@ -134,7 +136,7 @@ func look(o Options) (*Inspection, error) {
 		in.Sources = append(in.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
 	}
 	in.Begun = slices.Sorted(maps.Keys(l.state.begun))
-	in.Damage, in.VoidBytes = r.damage, r.torn
+	in.Damage, in.VoidBytes, in.StateLost = r.damage, r.torn, r.stateLost
 	return in, nil
 }
 

@@ -48,6 +48,7 @@ type recovery struct {
 	cut       Damage    // the newest segment's file; Bytes 0: it has its length
 	noted     note      // as it was before the first frame was read: an agent at work is ahead of it
 	torn      int64     // bytes at the end
+	stateLost bool      // see Recovered
 	look      bool      // only look: nothing on disk changes, and acked batches are listed too
 	told      time.Time // when it was said how far this is
 }
@@ -108,7 +109,7 @@ func (l *Log) recover() (*Recovered, error) {
 	}
 	out := &Recovered{
 		SpoolID: l.state.spoolID, Created: created, Lanes: lanes, Damage: r.damage,
-		Segments: len(l.segments), Bytes: l.totalBytes, VoidBytes: r.torn,
+		StateLost: r.stateLost, Segments: len(l.segments), Bytes: l.totalBytes, VoidBytes: r.torn,
 	}
 	for _, id := range slices.Sorted(maps.Keys(l.state.sources)) {
 		out.Sources = append(out.Sources, SourceState{l.state.sources[id].Source, l.state.sources[id].cursor})
@@ -137,6 +138,9 @@ func (r *recovery) create() error {
 	}
 	if _, err := io.ReadFull(r.rand, r.state.spoolID[:]); err != nil {
 		return fmt.Errorf("spool: draw the spool's id: %w", err)
+	}
+	if r.noted != (note{}) { // it is made behind the first segment
+		r.loseState("there was a spool, and all of its segments are gone")
 	}
 	return nil
 }
@@ -205,7 +209,14 @@ func (r *recovery) readCheckpoint() error {
 	}
 	// No checkpoint at all: the entries of all commits are what there is.
 	r.base = 0
+	r.loseState("no checkpoint is intact")
 	return nil
+}
+
+// loseState tells that what was known of files is gone, but for what commits say.
+func (r *recovery) loseState(why string) {
+	r.stateLost = true
+	r.noteDamage(Damage{Reason: why + ": files of which nothing is known any more are read again from their beginning, and what Kafka has of them comes twice; what only the spool held is lost"})
 }
 
 func (r *recovery) loadCheckpoint(f *foundSegment) ([]segmentEnd, error) {

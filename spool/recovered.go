@@ -9,6 +9,7 @@ type Recovered struct {
 	Lanes     []LaneState
 	Sources   []SourceState // those not gone
 	Begun     []string      // source blocks whose first start is over, sorted
+	StateLost bool          // there was a spool, and nothing is left that tells of all its files and blocks
 	Damage    []Damage
 	Took      time.Duration
 	Segments  int
