@@ -368,11 +368,15 @@ func (r *recovery) listFrames(f *foundSegment, ends map[uint32]int64) (durable i
 
 // noteDamage tells it at once: a start that fails behind this hands out nothing.
 func (r *recovery) noteDamage(d Damage) {
-	r.damage = append(r.damage, d)
 	what := "the spool was damaged: records are missing"
 	if d.Records == 0 {
 		what = "the spool was damaged; no record is known to be missing"
 	}
+	r.tellDamage(what, d)
+}
+
+func (r *recovery) tellDamage(what string, d Damage) {
+	r.damage = append(r.damage, d)
 	r.logger.Error(what, "segment", d.Segment, "byte", d.Position, "bytes", d.Bytes,
 		"lane", d.Lane, "from", d.From, "to", d.To, "records", d.Records, "reason", d.Reason)
 }

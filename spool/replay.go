@@ -93,7 +93,7 @@ func (r *recovery) noteUnsure() {
 		if b.unsure && l != nil && s.to > l.head && !later[b.lane].touches(s) {
 			d := Damage{Segment: b.ref.Segment, Position: int64(b.ref.Block) * blockBytes, Bytes: FrameBytes(int(b.ref.Bytes)), Lane: b.lane, From: s.from, To: s.to,
 				Records: s.to - s.from, Reason: "these records are sent, but they may be older ones, which come twice then, in place of as many that are lost"}
-			r.noteDamage(d)
+			r.tellDamage("the spool was damaged: records may be missing", d)
 			r.state.noteGap(Gap{Lane: d.Lane, From: d.From, To: d.To, Records: d.Records, Reason: GapUncertain})
 		}
 		later[b.lane].add(s)
