@@ -159,3 +159,29 @@ func TestPausedFilesLeaveDescriptors(t *testing.T) {
 		t.Fatalf("%d of 5 files are open beside %d that wait; %d were opened", goes, len(r.held)-goes, r.opens)
 	}
 }
+
+// Files that vanish while they wait for a descriptor are told and forgotten, however many come and go.
+func TestWaitingGoneAreForgotten(t *testing.T) {
+	m := newMachine(t, false)
+	m.opts.OpenFilesMax, m.hold = 4, true
+	step := func(words ...string) {
+		t.Helper()
+		if err := m.step(words); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"a.log", "b.log", "c.log", "d.log"} {
+		step("write", name, "1\n")
+	}
+	step("poll")
+	const rounds = 20
+	for range rounds {
+		step("write", "x.log", "x\n")
+		step("poll")
+		step("rm", "x.log")
+		step("poll")
+	}
+	if lost := m.w.Stats().LostFiles; lost != rounds || len(m.w.strays) > 0 || len(m.w.strayKin) > 0 {
+		t.Errorf("%d files told lost, want %d; %d and %d remembered", lost, rounds, len(m.w.strays), len(m.w.strayKin))
+	}
+}

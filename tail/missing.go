@@ -247,7 +247,7 @@ func (w *Watcher) tellStrays() {
 			continue
 		}
 		w.tellStray(f)
-		if now.Sub(f.src.lostSince) >= w.keep.unseen || f.src.left && w.scans > 1 && !w.needed(f) {
+		if now.Sub(f.src.lostSince) >= w.keep.unseen || f.ID() == 0 || f.src.left && w.scans > 1 && !w.needed(f) {
 			w.lostStray(f)
 		}
 	}
@@ -271,6 +271,11 @@ func (w *Watcher) tellStray(f *File) {
 func (w *Watcher) lostStray(f *File) {
 	w.tellStray(f)
 	w.unstray(f)
+	kin := f.src.kin
+	list := slices.DeleteFunc(w.strayKin[kin], func(g *File) bool { return g == f })
+	if w.strayKin[kin] = list; len(list) == 0 {
+		delete(w.strayKin, kin)
+	}
 	if id := f.ID(); id != 0 {
 		w.handler.Gone(id)
 	}

@@ -48,7 +48,7 @@ type Watcher struct {
 	now     func() time.Time
 
 	sources    map[key]*File
-	strays     map[uint64][]*File    // by inode: known from the spool, their file not found yet
+	strays     map[uint64][]*File    // by inode: known from the spool, their file not found yet; without a number, and until the next look: seen, and gone unread
 	strayPaths map[blockPath][]*File // the same at the start, by the path they had
 	candidates []candidate
 	byPath     map[string]*File                 // for hints; an entry may be out of date
