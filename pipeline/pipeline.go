@@ -256,7 +256,7 @@ func (a *Agent) tailOptions(known []tail.Known, had begun) tail.Options {
 		ExcludePaths: append([]string{a.cfg.Spool.Dir, "/proc/self/fd/1", "/proc/self/fd/2"}, a.cfg.ExcludePaths...), Logger: a.log}
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
-		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd && !had[s.Name],
+		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd && !had[s.Name], Joins: s.joins(),
 			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.Encoding, IdleFlush: s.IdleFlush})
 	}
 	return o

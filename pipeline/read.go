@@ -59,8 +59,6 @@ type generations struct {
 	open   int     // files in the reader's hands
 	unread uint64  // round in which an older one had bytes left
 	waits  uint64  // round in which an older one had an unfinished record
-
-	waiting *openFile // that one
 }
 
 func newGenerations(name string) *generations {
@@ -184,6 +182,7 @@ func (r *reader) takeMail(now time.Time) {
 		if format := r.source(of).format; format != nil {
 			of.stream = format.NewStream(h.f.Path())
 		}
+		r.link(of)
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
 	}
@@ -243,6 +242,9 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	for _, of := range r.files {
 		block := of.feed.block
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval || of.pauseEnds(now) || of.recordEnds(now)
+		if head := of.head(); head != nil && of.more { // it is looked at with that one
+			of.readAt, of.more, head.more, busy = now, false, true, busy || !r.stop[block]
+		}
 		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
 		if may && ctx.Err() == nil && of.line.unread != r.round {
 			of.readAt = now
@@ -253,7 +255,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 			busy = busy || of.more && may && !r.stop[block]
 		}
 		if of.waits() {
-			of.line.waits, of.line.waiting = r.round, of
+			of.line.waits = r.round
 		}
 		if !of.dirty && r.canGo(of, now) {
 			r.release(of)
@@ -284,6 +286,10 @@ func (r *reader) canGo(of *openFile, now time.Time) bool {
 
 // release gives a file back that has nothing unread and nothing not handed over.
 func (r *reader) release(of *openFile) {
+	of.unlinkNext()
+	if of.prev != nil {
+		of.prev.unlinkNext()
+	}
 	if of.line.open--; of.line.open == 0 {
 		delete(of.feed.families, of.line.name)
 	}
@@ -302,8 +308,13 @@ func (r *reader) cannotRead(of *openFile, err error, now time.Time) {
 // turn reads one file for a while. It says whether the budget ran out: then the
 // lines not taken are read again later.
 func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
-	if of.stream != nil {
-		return r.turnRecords(of, now)
+	switch {
+	case of.heads():
+		return r.turnJoined(of, now)
+	case of.stream != nil:
+		blocked = r.turnRecords(of, now)
+		of.more = of.more || of.heads()
+		return blocked
 	}
 	of.more = false
 	for left := turnBytesMax; ; {

@@ -26,8 +26,8 @@ type recordState struct {
 	due     time.Time // when an unfinished record ends though nothing follows; zero: none is unfinished
 	paused  time.Time // a rate limit holds records back until then
 	begun   bool      // it does not wait for the file before it
-	partial bool      // what is unfinished is a message that may end in the file behind it
-	gone    bool      // as Fill said
+	partial bool      // what is unfinished may go on in the file behind it
+	chain
 }
 
 // reasonCounts are record.Counts that anyone may read.
@@ -38,7 +38,7 @@ type scratch struct {
 	record  record.Scratch
 	headers []kafka.RecordHeader
 	taken   uint64 // records
-	join    *join  // two files are looked at as one
+	join    *join  // files that are looked at as one
 }
 
 // waits says that the file has something unfinished or held back, for which it
@@ -56,16 +56,17 @@ func (of *openFile) recordEnds(now time.Time) bool {
 	return of.readAt.Before(of.due) && !now.Before(of.due)
 }
 
-// mustWait says that a file is not begun yet: the one before it at its path ends
-// with a record that may go on there. What only looks like a rotation, two files
-// that are both written to, must not wait for ever.
+// mustWait says that a file is not begun yet: the one before it at its path ends with a record that may go on there, or is still to be
+// ended by its time. What only looks like a rotation, two files that are both written to, must not wait for ever.
 func (r *reader) mustWait(of *openFile, now time.Time) bool {
 	if of.stream == nil || of.begun {
 		return false
 	}
-	if older := of.line.waiting; of.line.waits == r.round && r.mayJoin(older, of) && r.turnJoined(older, of, now) {
-		of.begun = true
-		return false
+	if of.head() != nil {
+		of.line.unread = r.round
+	}
+	if of.line.unread == r.round {
+		return true // how the one before it ends is not known yet
 	}
 	of.begun = of.line.waits != r.round || now.Sub(of.grewAt) > r.source(of).format.Timeout()+2*pollInterval
 	of.more = of.more && of.begun
@@ -89,16 +90,12 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			return false
 		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
-		of.gone = st.Gone
 		if st.NeedBytes > len(r.block) {
 			r.block = make([]byte, st.NeedBytes)
 			continue
 		}
 		if st.Truncated {
-			of.endSpan()
-			of.stream.Forget()
-			of.pending = 0
-			r.touch(of, now)
+			r.forget(of, now)
 		}
 		if n == 0 {
 			of.more = !st.EOF // in the middle of a hole
@@ -127,6 +124,14 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			return false
 		}
 	}
+}
+
+// forget is for a file whose content was replaced.
+func (r *reader) forget(of *openFile, now time.Time) {
+	of.endSpan()
+	of.stream.Forget()
+	of.pending, of.partial = 0, false
+	r.touch(of, now)
 }
 
 // windowBytes is how large a block may grow to finish a record in it.
@@ -161,7 +166,7 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 		}
 		stopped = !r.takeRecords(of, s, now)
 	}
-	of.due, of.paused, of.partial = s.Due(), s.Paused(), s.Unfinished()
+	of.due, of.paused, of.partial = s.Due(), s.Paused(), s.Unfinished() && !of.f.EndMissing()
 	if st.EOF && !stopped {
 		s.Rest()
 	}
@@ -218,9 +223,9 @@ func (r *reader) takeRecords(of *openFile, s *record.Stream, now time.Time) bool
 		s.Take()
 		r.scratch.taken++
 		if j := r.scratch.join; j != nil {
-			// Both cursors go with the batch that this record is in.
-			r.touch(j.older, now)
-			r.touch(j.younger, now)
+			for _, of := range j.files { // their cursors go with the batch that this record is in
+				r.touch(of, now)
+			}
 		}
 		of.lines++
 	}
@@ -295,6 +300,9 @@ func (s *Source) compile() error {
 	}
 	return nil
 }
+
+// joins tells whether records may go on in the next generation of a file.
+func (s *Source) joins() bool { return s.Record.Container != record.NoContainer }
 
 // topic is where the lines of a file go.
 func (s *Source) topic(path string) string {

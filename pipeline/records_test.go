@@ -27,9 +27,10 @@ import (
 // shaped is a reader of one block of files whose lines become records, and what it has handed over, as it would be durable.
 type shaped struct {
 	*bench
-	tb     testing.TB
-	dir    string
-	source Source
+	tb      testing.TB
+	dir     string
+	source  Source
+	pattern string // of files in dir
 
 	mu      sync.Mutex // guards the rest
 	values  []string
@@ -38,7 +39,7 @@ type shaped struct {
 }
 
 func newShaped(tb testing.TB, c record.Config) *shaped {
-	return &shaped{tb: tb, dir: tb.TempDir(), cursors: map[uint64]*spool.SourceState{},
+	return &shaped{tb: tb, dir: tb.TempDir(), pattern: "*.log*", cursors: map[uint64]*spool.SourceState{},
 		source: Source{Name: "app", Topic: "t", Linger: time.Second, LineBytesMax: 1_000_000, Oversize: "split", IdleFlush: 5 * time.Second, Lanes: 1, Record: c}}
 }
 
@@ -65,6 +66,10 @@ func (x *shaped) collect(g *group) {
 	}
 	for i := range g.commit.Sources {
 		s := &g.commit.Sources[i]
+		if s.Gone {
+			delete(x.cursors, s.ID)
+			continue
+		}
 		if x.cursors[s.ID] == nil {
 			x.cursors[s.ID] = &spool.SourceState{}
 		}
@@ -88,7 +93,7 @@ func (x *shaped) life(budgetBytes int64, block int, step func(r *reader) (now ti
 	x.groupMax(16 << 20)
 	x.d.slots = slotsOf(x.r.cfg.Sources)
 	x.r.reasons, x.r.block = make([]reasonCounts, 1), make([]byte, block)
-	o := tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{x.dir + "/*.log*"}, LineBytesMax: x.source.LineBytesMax, IdleFlush: x.source.IdleFlush}}, NoInotify: true, ScanInterval: 5 * time.Millisecond}
+	o := tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{filepath.Join(x.dir, x.pattern)}, LineBytesMax: x.source.LineBytesMax, Joins: x.source.joins(), IdleFlush: x.source.IdleFlush}}, NoInotify: true, ScanInterval: 5 * time.Millisecond}
 	for _, s := range x.cursors {
 		o.Known = append(o.Known, knownSource(s))
 		x.d.recoverSource(s)

@@ -268,11 +268,8 @@ func (w *Watcher) settleCopy(f *File) bool {
 // finish is for a copy that was read to its end. It is told when its successor was handed out, so that after a crash one
 // of the two is still known.
 func (w *Watcher) finish(f *File) {
-	s := &f.src
-	if s.finished = true; s.younger {
-		s.younger = false
-		w.unsettle(blockPath{s.key.block, f.Path()}, s.age)
-	}
+	f.src.finished = true
+	w.settleYounger(f)
 	w.closeFile(f)
 	w.finished = append(w.finished, f)
 }

@@ -35,9 +35,12 @@ type File struct {
 	behind  atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
 	notify  atomic.Pointer[chan<- struct{}]
 
-	fills atomic.Uint64 // looks at the file
-	id    atomic.Uint64 // written once by the receiver
-	after *File         // waits behind this one until it was read to its end; owned by the holder
+	unpacked atomic.Bool // all of a compressed copy was unpacked; written by the holder
+
+	fills   atomic.Uint64 // looks at the file
+	id      atomic.Uint64 // written once by the receiver
+	after   *File         // waits behind this one until it was read to its end; owned by the holder
+	follows uint64        // number of the source whose place it took, 0: not known; written by Run before it is handed out
 
 	readTo atomic.Int64           // the offset, as of the last Fill or the end of what it filled
 	failed atomic.Pointer[string] // why the last Fill failed; nil: it did not
@@ -217,6 +220,7 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	f.tellUnpacked()
 	st.Shrunk = m < r.anchorLen
 	replaced := st.Shrunk || !bytes.Equal(buf[:r.anchorLen], r.anchor[:r.anchorLen])
 	if !replaced && r.headLen > r.anchorLen && (check || m > r.anchorLen) {

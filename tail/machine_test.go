@@ -180,7 +180,7 @@ func (m *machine) poll() {
 		m.w.takeBack()
 		m.w.scan()
 		m.w.admit()
-		if m.turn() || len(m.w.waiting) < waiting || m.w.unpacking > 0 && passes < 200 {
+		if m.turn() || len(m.w.waiting) < waiting || len(m.w.unpacking) > 0 && passes < 200 {
 			quiet = 0
 		} else {
 			quiet++

@@ -24,7 +24,7 @@ func (w *Watcher) admit() {
 	stays := map[blockPath]bool{}
 	for _, f := range queue {
 		kin := f.src.kin
-		if busy := f.src.packed != "" && f.fd < 0 && w.unpacking > 0; busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
+		if busy := f.src.packed != "" && f.fd < 0 && w.mustWaitForUnpacking(f); busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
 			if busy {
 				behind, stays[kin] = append(behind, f), true
 			} else if f.fd < 0 && len(w.open) < w.openMax/2 {
@@ -49,6 +49,9 @@ func (w *Watcher) admit() {
 		}
 		f.src.out, f.src.checked = true, f.src.st
 		f.readTo.Store(f.cursorOffset())
+		if f.block.Joins {
+			f.follows = w.numberBefore(f)
+		}
 		f.check.Store(true)
 		w.stats.reading.Add(1)
 		w.handler.Open(f)
@@ -115,7 +118,8 @@ func (w *Watcher) prepare(f *File) *File {
 	if s.packed != "" {
 		f.fd, f.unpack = fd, newUnpacker(fd, s.packed)
 		w.open[f] = struct{}{}
-		w.unpacking++
+		w.unpacking = append(w.unpacking, f)
+		f.unpacked.Store(false)
 		return f
 	}
 	r := &reading{}
@@ -213,7 +217,7 @@ func (w *Watcher) closeFile(f *File) {
 		return
 	}
 	if f.unpack != nil {
-		w.unpacking--
+		w.unpacking = slices.DeleteFunc(w.unpacking, func(u *File) bool { return u == f })
 	}
 	f.letGoOfFD()
 	delete(w.open, f)

@@ -13,6 +13,7 @@
 //	original.go new files that are copies     wait for their original
 //	file.go     Fill, Next, Flush             one reader's view of one open source
 //	hold.go     Keep, Hold, Done              for records of several lines
+//	next.go     Follows                       for records that go on behind a rotation
 //	unpack.go   gzip, zstd -> bytes           of a compressed copy
 //	split.go    bytes -> lines                pure
 //	encoding.go lines -> UTF-8                if the block has an encoding
@@ -113,6 +114,7 @@ type Block struct {
 	LineBytesMax int           // longest record; longer lines go by Oversize
 	Oversize     Oversize
 	Encoding     string        // one of Encodings; "", "raw": bytes as they are
+	Joins        bool          // the receiver makes records of lines in two generations of a path: it asks Follows
 	IdleFlush    time.Duration // a last line without newline is handed out after this long without growth; 0: 5 s
 }
 

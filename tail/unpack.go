@@ -169,7 +169,7 @@ func (f *File) Complete() bool {
 	switch {
 	case u == nil:
 		return false
-	case u.other || u.torn || u.damage != nil:
+	case u.other || f.EndMissing():
 		return true
 	}
 	return u.ended && f.rd != nil && f.rd.offset()+int64(f.pending) == u.pos && f.Pending() == 0

@@ -65,7 +65,7 @@ type Watcher struct {
 	refused    refused
 	siblings   map[string][]sibling
 	peeks      map[key]peeked // heads of files that may be copies; block is 0
-	unpacking  int            // open sources that are compressed
+	unpacking  []*File        // open sources that are compressed
 	finished   []*File        // compressed ones that were read to their end
 	doubts     map[key]doubt
 	beginning  []*File // found by the first scan for blocks that start at the end
@@ -331,6 +331,7 @@ func (w *Watcher) takeBack() {
 		}
 		w.queue(f)
 	}
+	w.settleUnpacked()
 	w.settleTruncated()
 }
 

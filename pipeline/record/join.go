@@ -1,50 +1,60 @@
 package record
 
-// A container's log is rotated without regard for messages: one that was begun in a file may end in the next. Both files are
-// looked at as if they were one then, until nothing of the older one is left.
+// A container's log is rotated without regard for messages: one that was begun in a file may end in the next, or in one behind that.
+// The files are looked at as if they were one then, until nothing of the oldest is left.
 //
-//	older.Begin(...); older.Line(...) to the end of the older file
-//	older.Join(place of the younger file)
-//	older.Line(...) with lines of the younger one behind; Peek and Take as ever
-//	the files go back to older.Places()
+//	oldest.Begin(...); oldest.Line(...) to the end of the oldest file
+//	oldest.Join(note of the next file's cursor); oldest.Line(...) with lines of that; Peek and Take as ever
+//	the same with the file behind it, if that one was read to its end, too
+//	the files go back to oldest.PlaceIn(0), (1), ...
 
-// Unfinished tells whether the oldest record that was not taken is a message whose end is missing.
+// Unfinished tells whether the oldest record that was not taken goes on in the next file, should there be one: the end of a
+// message is missing, or, in a container's log, the next lines may belong to it.
 func (s *Stream) Unfinished() bool {
 	sc := s.sc
-	return sc.head < len(sc.units) && !sc.units[sc.head].done && sc.units[sc.head].partial
+	return s.f.cfg.Container != NoContainer && sc.head < len(sc.units) && !sc.units[sc.head].done
 }
 
-// Join says that the lines that follow are of the file behind this one, whose place is p. It returns what their offsets are to be raised by.
-func (s *Stream) Join(p Place) (shift int64) {
-	s.join = s.pos
-	if n := p.Note & noteSkipBytes; n > 0 {
-		k := p.Note >> noteSkipStream & 1
-		s.taken[k].to = max(s.taken[k].to, s.join+p.Offset+int64(n))
+// Join says that the lines that follow are of the file behind the last one, of which nothing was read; note is of its cursor. It
+// returns what their offsets are to be raised by.
+func (s *Stream) Join(note uint32) (shift int64) {
+	shift = s.pos
+	s.joined = append(s.joined, shift)
+	if n := note & noteSkipBytes; n > 0 {
+		k := note >> noteSkipStream & 1
+		s.taken[k].to = max(s.taken[k].to, shift+int64(n))
 	}
-	s.pos += p.Offset
-	return s.join
+	return shift
 }
 
-// Joining tells whether a record that begins in the older file was not taken. Peek returns no others after Join.
+// Bytes is how long the files are that this look was given, from its place on.
+func (s *Stream) Bytes() int { return int(s.pos - s.began) }
+
+// Joining tells whether a record that begins in the oldest file was not taken. Peek returns no others after Join.
 func (s *Stream) Joining() bool {
-	return s.sc.head < len(s.sc.units) && s.sc.units[s.sc.head].start < s.join
+	return s.sc.head < len(s.sc.units) && (len(s.joined) == 0 || s.sc.units[s.sc.head].start < s.joined[0])
 }
 
-// Places are where both files must be read again; begun is where the younger one was begun. held is about the younger one, as in Place;
-// with Joining both are.
-func (s *Stream) Places(begun int64) (older, younger Place, held bool) {
-	p, held := s.Place()
-	if !s.Joining() {
-		p.Offset -= s.join
-		return Place{Offset: s.join}, p, held
+// PlaceIn is where the i-th file must be read again for what was not taken. held: before the end of its last line.
+func (s *Stream) PlaceIn(i int) (p Place, held bool) {
+	at, held := s.Place()
+	from, taken := int64(0), at.Offset+int64(at.Note&noteSkipBytes) // of the other stream all before this was
+	if i > 0 {
+		from = s.joined[i-1]
 	}
-	older, younger = p, Place{Offset: begun}
-	if n := int64(p.Note & noteSkipBytes); p.Offset+n > s.join {
-		// What was taken of the other stream ends in the younger file.
-		older.Note = p.Note&^noteSkipBytes | uint32(s.join-p.Offset)
-		if n = p.Offset + n - s.join - begun; n > 0 {
-			younger.Note = uint32(n) | p.Note&(1<<noteSkipStream)
+	if i < len(s.joined) {
+		to := s.joined[i]
+		if at.Offset >= to {
+			return Place{Offset: to - from}, false
 		}
+		held, taken = true, min(taken, to)
 	}
-	return older, younger, true
+	if p = (Place{at.Offset, at.Part, at.Note &^ (noteSkipBytes | 1<<noteSkipStream)}); at.Offset < from {
+		p, held = Place{Offset: from}, from < s.pos
+	}
+	if n := taken - p.Offset; n > 0 {
+		p.Note |= uint32(n) | at.Note&(1<<noteSkipStream)
+	}
+	p.Offset -= from
+	return p, held
 }

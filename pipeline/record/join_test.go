@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -20,55 +21,68 @@ func feed(s *Stream, file []byte, from, shift int64, stop func() bool) {
 	}
 }
 
-// A log is cut in two anywhere between its lines. Read as two files, with stops and restarts, it gives the records of the one.
+// A log is cut into files anywhere between its lines. Read as these, with stops and restarts, it gives the records of the one.
 func TestJoin(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 500 {
-		file, want := randomCRI(rng, 2+rng.IntN(40), true)
-		cut := rng.IntN(len(file))
-		cut += bytes.IndexByte([]byte(file[cut:]), '\n') + 1
-		w := newWorld(t, Config{Container: CRI, RecordBytesMax: ContainerLineBytesMin}, file[:cut])
-		w.stop = func() bool { return rng.IntN(4) == 0 }
-		for w.turn() {
+	for range 1000 {
+		log, want := randomCRI(rng, 2+rng.IntN(40), true)
+		var files [][]byte
+		for log != "" {
+			cut := min(len(log), rng.IntN(2*len(log)+1))
+			cut += strings.IndexByte(log[cut:], '\n') + 1 // 0 at the end of the log
+			files = append(files, []byte(log[:cut]))
+			log = log[cut:]
 		}
-		younger := []byte(file[cut:])
-		older, next := w.at, Place{}
-		for joining := older.Offset < int64(cut); joining; {
-			s := w.f.NewStream("/var/log/a.log")
-			s.Begin(&w.sc, nil, 0, older)
-			feed(s, w.file, older.Offset, 0, func() bool { return false })
-			if !s.Unfinished() && s.Joining() {
-				t.Fatal("what is finished was not taken")
+		w := newWorld(t, Config{Container: CRI, RecordBytesMax: ContainerLineBytesMin}, "")
+		at := make([]Place, len(files)+1)
+		for len(files) > 0 {
+			w.file, w.at, w.stop = files[0], at[0], func() bool { return rng.IntN(4) == 0 }
+			for w.turn() {
 			}
-			shift := s.Join(next)
-			stopped := false
-			feed(s, younger, next.Offset, shift, func() bool {
-				for s.Joining() {
-					r, ok := s.Peek(w.now)
-					if !ok {
-						return false
-					}
-					if stopped = w.stop(); stopped {
-						return true
-					}
-					w.out = append(w.out, got{value: string(r.Value)})
-					s.Take()
+			at[0] = w.at
+			for at[0].Offset < int64(len(files[0])) {
+				if !readJoined(w, files, at) {
+					w.now = w.now.Add(time.Minute) // the end is in none of them
 				}
-				return true
-			})
-			if joining = s.Joining(); joining && !stopped {
-				// The end is in neither file: the older one ends by itself.
-				break
 			}
-			older, next, _ = s.Places(0)
+			files, at = files[1:], at[1:]
 		}
-		w.at, w.stop = older, nil
-		w.all()
-		w.file, w.at = younger, next
-		if out := values(w.all()); !slices.Equal(out, want) {
-			t.Fatalf("cut at %d\ngot  %.2000q\nwant %.2000q", cut, out, want)
+		if out := values(w.out); !slices.Equal(out, want) {
+			t.Fatalf("got  %.2000q\nwant %.2000q", out, want)
 		}
 	}
+}
+
+// readJoined looks at all files as at one until a stop, and moves their places. It says whether anything may come of another look.
+func readJoined(w *world, files [][]byte, at []Place) (more bool) {
+	s := w.s
+	s.Begin(&w.sc, nil, 0, at[0])
+	feed(s, files[0], at[0].Offset, 0, func() bool { return false })
+	stopped, n := false, 1
+	take := func() bool {
+		for {
+			r, ok := s.Peek(w.now)
+			if !ok {
+				return !s.Joining()
+			}
+			if stopped = w.stop(); stopped {
+				return true
+			}
+			w.out = append(w.out, got{value: string(r.Value)})
+			s.Take()
+		}
+	}
+	for ; n < len(files) && !stopped && s.Joining(); n++ {
+		feed(s, files[n], 0, s.Join(at[n].Note), take)
+	}
+	if s.Joining() && !stopped {
+		s.End(w.now)
+		take()
+	}
+	for i := range n {
+		at[i], _ = s.PlaceIn(i)
+	}
+	return stopped || !s.Joining()
 }

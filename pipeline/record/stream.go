@@ -100,8 +100,8 @@ type Stream struct {
 	block   []byte // what the lines are slices of; nil: they are not, and are copied
 	at      int64  // offset of block[0]
 	began   int64
-	pos     int64 // behind the last line
-	join    int64 // from here on lines are of the next file; 0: there is none
+	pos     int64   // behind the last line
+	joined  []int64 // where the lines of files behind this one begin
 	taken   [streams]taken
 	discard [streams]bool // the next line of the stream is to be dropped
 	peeked  bool          // rec is of the first unit that was not taken
@@ -122,7 +122,7 @@ func (f *Format) NewStream(path string) *Stream {
 func (s *Stream) Begin(sc *Scratch, block []byte, at int64, p Place) {
 	sc.units, sc.parts, sc.arena, sc.head = sc.units[:0], sc.parts[:0], sc.arena[:0], 0
 	sc.open = [streams]int{-1, -1}
-	s.sc, s.block, s.at, s.began, s.pos, s.join = sc, block, at, p.Offset, p.Offset, 0
+	s.sc, s.block, s.at, s.began, s.pos, s.joined = sc, block, at, p.Offset, p.Offset, s.joined[:0]
 	s.peeked, s.paused = false, time.Time{}
 	s.taken = [streams]taken{}
 	for k := range streams {

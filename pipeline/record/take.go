@@ -14,7 +14,7 @@ func (s *Stream) Peek(now time.Time) (r *Record, ok bool) {
 			return nil, false
 		}
 		u := &sc.units[sc.head]
-		if s.join > 0 && u.start >= s.join {
+		if len(s.joined) > 0 && u.start >= s.joined[0] {
 			return nil, false
 		}
 		if u.drop {

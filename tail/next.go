@@ -1,0 +1,94 @@
+package tail
+
+// Which generation of a path comes right behind which. A receiver asks that makes one record of lines on both sides of a rotation.
+
+// Follows tells whether f took the place of older, and nothing is known to have been written in between: no generation that is
+// lost, that may not be read or that is not found yet. Only of blocks with Joins.
+func (f *File) Follows(older *File) bool { return f.follows != 0 && f.follows == older.ID() }
+
+// Grew tells whether the file may have grown since a Fill that said EOF.
+func (f *File) Grew() bool {
+	if f.unpack != nil {
+		return false
+	}
+	st, err := statFD(f.fd)
+	return err != nil || st.size > f.sizeSeen
+}
+
+// EndMissing tells that a compressed copy can be read only so far: it is damaged or ends in the middle.
+func (f *File) EndMissing() bool { return f.unpack != nil && (f.unpack.torn || f.unpack.damage != nil) }
+
+// numberBefore is the number of the generation right before f; 0: there is none, or it is not sure.
+func (w *Watcher) numberBefore(f *File) uint64 {
+	var last *File
+	meet := func(g *File) {
+		if g != f && g.src.skip == "" && g.before(f) && (last == nil || last.before(g)) {
+			last = g
+		}
+	}
+	for g := range w.kin[f.src.kin] {
+		meet(g)
+	}
+	for _, g := range w.strayKin[f.src.kin] {
+		if w.isStray(g) {
+			meet(g)
+		}
+	}
+	if last == nil || last.src.restOf == f || !w.tookPlace(last, f) {
+		return 0
+	}
+	return last.ID()
+}
+
+// tookPlace tells whether f is written, or was, where old was before it was moved away. Files that are only numbered, as worker-1
+// and worker-2, are written to side by side; so may be the logs of two runs, 0.log and 1.log, to which one symlink leads in turn.
+func (w *Watcher) tookPlace(old, f *File) bool {
+	live := f.src.kin.path
+	moved := old.src.missing || old.Path() != live
+	came := f.Path() == live || f.Path() == old.Path() || w.inPlace(f.src.kin) != nil
+	a, b := stemOf(old.name()), stemOf(f.name())
+	return moved && came && (a == b || generationName(b, a) || generationName(a, b))
+}
+
+// tellUnpacked lets the next copy be unpacked: of this one all that is left to hand out is in memory.
+func (f *File) tellUnpacked() {
+	u := f.unpack
+	if u == nil || !u.ended || f.unpacked.Swap(true) {
+		return
+	}
+	u.close()
+	u.in, u.gz, u.zst, u.out = nil, nil, nil, nil
+	select {
+	case f.w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// mustWaitForUnpacking tells whether a copy is being unpacked that f must wait for; not for a younger generation of its path, which
+// was handed out before f was found and waits for it.
+func (w *Watcher) mustWaitForUnpacking(f *File) bool {
+	for _, g := range w.unpacking {
+		if !g.unpacked.Load() && (g.src.kin != f.src.kin || !f.before(g)) {
+			return true
+		}
+	}
+	return false
+}
+
+// settleUnpacked is for copies whose content was found to be that of their source: younger generations need not wait until their
+// last record is whole, since that may end in one of these.
+func (w *Watcher) settleUnpacked() {
+	for _, f := range w.unpacking {
+		if f.unpacked.Load() {
+			w.settleYounger(f)
+		}
+	}
+}
+
+// settleYounger looks for the generations behind a copy, once it is known to be that of its source.
+func (w *Watcher) settleYounger(f *File) {
+	if s := &f.src; s.younger {
+		s.younger = false
+		w.unsettle(blockPath{s.key.block, f.Path()}, s.age)
+	}
+}
