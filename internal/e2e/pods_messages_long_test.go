@@ -1,0 +1,158 @@
+//go:build long
+
+package e2e
+
+import (
+	"compress/gzip"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// kubelet keeps a container's log as a real one does: the live file is renamed, the one that was renamed before is compressed into a
+// .tmp that gets its name when it is whole. Its time is that of the last write: real files are further apart than these.
+type kubelet struct {
+	t       *testing.T
+	live    string
+	rotated int
+	last    string
+}
+
+func (k *kubelet) must(err error) {
+	if err != nil {
+		k.t.Error(err)
+	}
+}
+
+func (k *kubelet) write(text string) {
+	f, err := os.OpenFile(k.live, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err == nil {
+		_, err = f.WriteString(text)
+		f.Close()
+	}
+	k.must(err)
+}
+
+func (k *kubelet) rotate() {
+	k.rotated++
+	to := fmt.Sprintf("%s.20260101-%06d", k.live, k.rotated)
+	k.must(os.Rename(k.live, to))
+	if k.last != "" {
+		k.compress(k.last)
+	}
+	k.last = to
+}
+
+func (k *kubelet) compress(path string) {
+	in, err := os.Open(path)
+	if err != nil {
+		k.must(err)
+		return
+	}
+	defer in.Close()
+	out, err := os.Create(path + ".tmp")
+	if err != nil {
+		k.must(err)
+		return
+	}
+	z := gzip.NewWriter(out)
+	_, err = io.Copy(z, in)
+	k.must(err)
+	k.must(z.Close())
+	k.must(out.Close())
+	st, err := in.Stat()
+	if err == nil {
+		err = os.Chtimes(path+".tmp", st.ModTime(), st.ModTime())
+	}
+	k.must(err)
+	k.must(os.Rename(path+".tmp", path+".gz"))
+	k.must(os.Remove(path))
+}
+
+// wantPieces is want for messages of long pieces that begin with their stream and number: only these are told.
+func (f *forms) wantPieces(want []string, pieceBytes int) {
+	f.t.Helper()
+	got := f.records(len(want))
+	for i := range max(len(got), len(want)) {
+		var g, w string
+		if i < len(got) {
+			g = string(got[i].Value)
+		}
+		if i < len(want) {
+			w = want[i]
+		}
+		if g != w {
+			f.t.Errorf("record %d\n got %q\nwant %q", i, piecesOf(g, pieceBytes), piecesOf(w, pieceBytes))
+		}
+	}
+}
+
+func piecesOf(message string, pieceBytes int) (list []string) {
+	for ; message != ""; message = message[min(len(message), pieceBytes):] {
+		list = append(list, message[:min(len(message), len("stdout 1234"))])
+	}
+	return list
+}
+
+// C081: long messages of two streams, in pieces of 16 KiB, go on over rotations of the file, some through whole generations, while
+// the agent is killed at random and the files are compressed under its hands: each message once, whole, in order.
+func TestC081LongMessages(t *testing.T) {
+	const pieceBytes, pieces, messages, rotateIn = 16 << 10, 35, 60, 50
+	f := newForms(t, "    container: cri\n    multiline: {timeout: 30s}\n")
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	pod := filepath.Join(f.dir, "..", "pods", "c")
+	if err := os.MkdirAll(pod, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	k := &kubelet{t: t, live: filepath.Join(pod, "0.log")}
+	if err := os.Symlink(k.live, filepath.Join(f.dir, "x.log")); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"first"}
+	k.write("2026-01-01T00:00:00Z stdout F first\n")
+	f.agent.Start()
+	f.awaitKnown("x.log", 0)
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		var left [2]int // pieces of the message that is being written
+		var at [2]int
+		for began, n := 0, 0; began < messages || left[0]+left[1] > 0; n++ {
+			s := rng.IntN(2)
+			if left[s] == 0 {
+				if began == messages {
+					continue
+				}
+				began++
+				left[s], at[s] = 1+rng.IntN(pieces), len(want)
+				want = append(want, "")
+			}
+			left[s]--
+			stream, tag := []string{"stdout", "stderr"}[s], "P"
+			if left[s] == 0 {
+				tag = "F"
+			}
+			piece := fmt.Sprintf("%s %d ", stream, n)
+			piece += strings.Repeat("0123456789abcdef"[rng.IntN(16):], pieceBytes)[:pieceBytes-len(piece)]
+			want[at[s]] += piece
+			k.write("2026-01-01T00:00:00Z " + stream + " " + tag + " " + piece + "\n")
+			if rng.IntN(rotateIn) == 0 {
+				k.rotate()
+			}
+			time.Sleep(time.Duration(1+rng.IntN(14)) * time.Millisecond)
+		}
+	}()
+	f.agent.KillLoop(5, 100*time.Millisecond, 2*time.Second, seed)
+	f.agent.Start()
+	<-written
+	t.Logf("%d rotations", k.rotated)
+	f.wantPieces(want, pieceBytes)
+	f.stop()
+}
