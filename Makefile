@@ -29,7 +29,7 @@ test-long-faults: kafka-note
 	$(LONG) -timeout 55m -run 'Test(C1..[A-Z][a-z]+.*|CleanRestart|Unclean|Unseen|Backlog|ClusterWiped|Kill9TwoHundred|NoLane)' -skip 'InFull$$' ./internal/e2e
 
 test-long-cases: kafka-note
-	$(LONG) -timeout 35m -run 'InFull$$|PodsRotated$$' ./internal/e2e
+	$(LONG) -timeout 35m -run 'InFull$$|PodsRotated$$|LongMessages$$' ./internal/e2e
 
 test-long-older: kafka-note
 	SHIPPER_KAFKA_VERSION=3.9.1 $(LONG) -timeout 40m -run 'Test(S[123]|RecutS1|Unclean|Unseen|ClusterWiped)' ./internal/e2e
