@@ -56,7 +56,20 @@ func newMachine(t *testing.T, inotify bool) *machine {
 	return m
 }
 
-func (m *machine) Began(context.Context, []*File) {}
+// Began gives the files numbers and makes them known, as the receiver must before any file is handed out.
+func (m *machine) Began(_ context.Context, files []*File) {
+	for _, f := range files {
+		m.number(f)
+		m.remember(f)
+	}
+}
+
+func (m *machine) number(f *File) {
+	if f.ID() == 0 {
+		m.lastID++
+		f.SetID(m.lastID)
+	}
+}
 
 // Open, Lost and Gone are the Handler.
 func (m *machine) Open(f *File) {
@@ -133,10 +146,7 @@ func (m *machine) stop() {
 	}
 	m.take()
 	for _, f := range m.held {
-		if f.ID() == 0 {
-			m.lastID++
-			f.SetID(m.lastID)
-		}
+		m.number(f)
 		m.remember(f)
 		f.Release()
 	}
@@ -179,6 +189,9 @@ func (m *machine) poll() {
 		waiting := len(m.w.waiting)
 		m.w.takeBack()
 		m.w.scan()
+		if m.w.scans == 1 {
+			m.w.began(context.Background())
+		}
 		m.w.admit()
 		if m.turn() || len(m.w.waiting) < waiting || len(m.w.unpacking) > 0 && passes < 200 {
 			quiet = 0
@@ -204,10 +217,7 @@ func (m *machine) turn() (some bool) {
 	held := m.held
 	m.held = nil
 	for _, f := range held {
-		if f.ID() == 0 {
-			m.lastID++
-			f.SetID(m.lastID)
-		}
+		m.number(f)
 		got, idle := m.read(f)
 		some = some || got
 		m.remember(f)

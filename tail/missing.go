@@ -292,7 +292,7 @@ func (w *Watcher) strayFound(f *File) bool {
 			if sib.st.ino != f.fp.Ino || w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
 				continue
 			}
-			if f.cur.Offset == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
+			if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
 				continue // nothing but an inode number speaks for it
 			}
 			if _, kind := w.headOf(sib); kind != "" {

@@ -123,7 +123,7 @@ func (w *Watcher) prepare(f *File) *File {
 		return f
 	}
 	r := &reading{}
-	same, err := r.resume(readFD(fd), f.fp, f.cur)
+	same, err := f.resume(fd, r)
 	if err != nil {
 		closeFD(fd)
 		w.cannot(path, err)
@@ -263,54 +263,4 @@ func (w *Watcher) closeIfQuiet(f *File, now time.Time) {
 	if f.fd >= 0 && !s.out && !s.waiting && !s.missing && now.Sub(s.changedAt) >= w.keep.idle {
 		w.closeFile(f)
 	}
-}
-
-// old tells whether a new file is older than its block wants.
-func (w *Watcher) old(f *File) bool {
-	limit := f.block.IgnoreOlder
-	return limit > 0 && w.now().UnixNano()-f.src.st.mtime > int64(limit)
-}
-
-// ignore passes over what is in a file. What is appended to it later is read.
-func (w *Watcher) ignore(f *File) {
-	w.startAtEnd(f)
-	w.stats.ignoredFiles.Add(1)
-	w.log.Info("file is older than ignore_older: what is in it is passed over, what is appended is read", "path", f.Path(),
-		"modified", time.Unix(0, f.src.st.mtime).UTC(), "bytes", f.cur.Offset)
-}
-
-// startAtEnd puts the cursor of a file that was there before us behind its last whole line.
-func (w *Watcher) startAtEnd(f *File) {
-	fd, err := w.openRead(f.Path())
-	if err != nil {
-		w.cannot(f.Path(), err)
-		return
-	}
-	defer closeFD(fd)
-	st, err := statFD(fd)
-	if err != nil {
-		w.cannot(f.Path(), err)
-		return
-	}
-	buf := make([]byte, min(st.size, 64<<10))
-	from := st.size - int64(len(buf))
-	n, err := pread(fd, buf, from)
-	if err != nil {
-		w.cannot(f.Path(), err)
-		return
-	}
-	c := Cursor{Offset: from}
-	if lf := bytes.LastIndexByte(buf[:n], '\n'); lf >= 0 {
-		c.Offset += int64(lf) + 1
-	} else if from > 0 {
-		c.Offset, c.State = from+int64(n), Discard // amid a long line: what is left of it is no record
-	}
-	var r reading
-	if err := r.load(readFD(fd), c); err != nil {
-		w.cannot(f.Path(), err)
-		return
-	}
-	f.cur = r.cursor()
-	f.fp.Prefix, f.fp.PrefixBytes = r.prefix()
-	f.src.passed = f.cur.Offset
 }

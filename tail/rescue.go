@@ -262,7 +262,7 @@ func (w *Watcher) enterUnseen(u unseen) {
 // before it.
 func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 	for _, f := range w.strayKin[kinOf(at)] {
-		if w.isStray(f) && f.Path() == at.path && f.cur.Offset == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (youngest == nil || f.fp.Born > youngest.fp.Born) {
+		if w.isStray(f) && f.Path() == at.path && f.cur.AnchorBytes == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (youngest == nil || f.fp.Born > youngest.fp.Born) {
 			youngest = f
 		}
 	}
@@ -347,7 +347,7 @@ func keptTime(st *fileStat) bool { return st.born == 0 || st.mtime <= st.born }
 
 // neverRead tells whether no head leads to the copy of f, only its place in the sequence.
 func (f *File) neverRead() bool {
-	return f.src.packed == "" && f.cur.Offset == 0 && f.fp.PrefixBytes == 0
+	return f.src.packed == "" && f.cur.AnchorBytes == 0 && f.fp.PrefixBytes == 0
 }
 
 // isGone tells whether a file of the spool was not found.

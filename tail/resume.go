@@ -72,7 +72,7 @@ func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
 		return nil, true
 	}
 	for _, f := range w.strayPaths[blockPath{c.block, c.path}] {
-		if f.src.key.block != c.block || f.cur.Offset < least || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
+		if f.src.key.block != c.block || f.unseen() || f.cur.Offset < least || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
 			slices.ContainsFunc(w.siblingsIn(parent(realPath(c.path))), func(sib sibling) bool { return sib.st.ino == f.fp.Ino && bornTogether(sib.st.born, f.fp.Born) }) {
 			continue
 		}

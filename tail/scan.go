@@ -333,7 +333,7 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 			w.cannot(c.path, err)
 			return nil, false
 		}
-		if same {
+		if same && !(f.unseen() && f.fp.Born == 0 && f.Path() != c.path) { // or nothing but an inode number speaks for it
 			w.unstray(f)
 			w.enter(f, c)
 			f.src.checked = c.st

@@ -145,6 +145,19 @@ func (r *rule) wideLine(data []byte) (end, n int) {
 	}
 }
 
+// lastLine returns where the last delimiter of data ends, 0 if there is none. data starts with a unit.
+func (r *rule) lastLine(data []byte) int {
+	if !r.wide {
+		return bytes.LastIndexByte(data, '\n') + 1
+	}
+	for n := len(data) &^ 1; n > 0; n -= 2 {
+		if r.unitAt(data[n-2:]) == '\n' {
+			return n
+		}
+	}
+	return 0
+}
+
 // unitAt is the first unit of data if wide.
 func (r *rule) unitAt(data []byte) uint16 {
 	if r.big {

@@ -83,6 +83,27 @@ func seekData(fd int, from, size int64) int64 {
 	return from
 }
 
+// extentsMax is how many pieces of a file dataEnd asks for.
+const extentsMax = 1024
+
+// dataEnd returns where the hole begins that the first size bytes of a file end with; size if that cannot be told.
+func dataEnd(fd int, size int64) int64 {
+	end := int64(0)
+	for range extentsMax {
+		from, err := unix.Seek(fd, end, unix.SEEK_DATA)
+		switch {
+		case errors.Is(err, unix.ENXIO) || err == nil && from >= size:
+			return end
+		case err != nil:
+			return size
+		}
+		if end, err = unix.Seek(fd, from, unix.SEEK_HOLE); err != nil || end >= size {
+			return size
+		}
+	}
+	return size
+}
+
 // uptime is how long the machine has run; 0: unknown.
 func uptime() time.Duration {
 	var t unix.Timespec

@@ -6,6 +6,7 @@
 //	watcher.go  Run: wait, scan, hand out     owns every source that no reader holds
 //	look.go     looks at what may have changed some of the files and directories at rest, all that are busy
 //	scan.go     paths -> sources              all of them: new, known, renamed, replaced, vanished
+//	begin.go    new files that begin at their end
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
 //	kin.go      generations of one path       their order, who waits for whom, who may be forgotten
 //	rescue.go   generations that no look saw  found beside those that are known
@@ -122,7 +123,7 @@ type Block struct {
 type Cursor struct {
 	Offset      int64
 	Anchor      uint64 // xxhash64 of the AnchorBytes bytes before Offset
-	AnchorBytes uint16 // <= 256
+	AnchorBytes uint16 // <= 256; 0 with an Offset: the file was passed over by its size and never opened
 	State       LineState
 	Part        uint32 // Continued: number of the next part of the line, from 1
 	Note        uint32 // Fresh: what the receiver said of this place to Hold

@@ -266,6 +266,7 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 // began tells of the first scan. Run may end meanwhile; then nothing is handed out any more.
 func (w *Watcher) began(ctx context.Context) {
 	if slices.ContainsFunc(w.blocks, func(b Block) bool { return b.StartAtEnd }) {
+		w.warnUnseen()
 		w.handler.Began(ctx, w.beginning)
 	}
 	w.beginning = nil
