@@ -130,6 +130,13 @@ func (x *shaped) got() []string {
 	return slices.Clone(x.values)
 }
 
+// lines tells how many were handed over and compressed.
+func (x *shaped) lines() uint64 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return uint64(len(x.values))
+}
+
 // Lives end anywhere: with records appended and not handed over, with records handed over in the middle of others. Each message comes once, whole and in order.
 func TestRecordsAcrossLives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
