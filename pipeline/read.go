@@ -59,6 +59,8 @@ type generations struct {
 	open   int     // files in the reader's hands
 	unread uint64  // round in which an older one had bytes left
 	waits  uint64  // round in which an older one had an unfinished record
+
+	waiting *openFile // that one
 }
 
 func newGenerations(name string) *generations {
@@ -255,7 +257,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 			busy = busy || of.more && may && !r.stop[block]
 		}
 		if of.waits() {
-			of.line.waits = r.round
+			of.line.waits, of.line.waiting = r.round, of
 		}
 		if !of.dirty && r.canGo(of, now) {
 			r.release(of)

@@ -26,6 +26,7 @@ type recordState struct {
 	due     time.Time // when an unfinished record ends though nothing follows; zero: none is unfinished
 	paused  time.Time // a rate limit holds records back until then
 	begun   bool      // it does not wait for the file before it
+	endAt   time.Time // when all that there was of it had been looked at; zero: not yet
 	partial bool      // what is unfinished may go on in the file behind it
 	chain
 }
@@ -68,9 +69,18 @@ func (r *reader) mustWait(of *openFile, now time.Time) bool {
 	if of.line.unread == r.round {
 		return true // how the one before it ends is not known yet
 	}
-	of.begun = of.line.waits != r.round || now.Sub(of.grewAt) > r.source(of).format.Timeout()+2*pollInterval
+	of.begun = of.line.waits != r.round || now.Sub(of.line.waiting.heldSince(of)) > r.source(of).format.Timeout()+2*pollInterval
 	of.more = of.more && of.begun
 	return !of.begun
+}
+
+// heldSince is when a younger file began to wait for this one. Of many generations that are found together each has its time. What
+// only looks like a rotation, two files that are both written to, has none beside the others: it grows.
+func (of *openFile) heldSince(younger *openFile) time.Time {
+	if of.grewAt.After(of.endAt) || of.endAt.Before(younger.grewAt) {
+		return younger.grewAt
+	}
+	return of.endAt
 }
 
 // turnRecords is turn for a file with a stream.
@@ -90,6 +100,9 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			return false
 		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
+		if st.EOF && of.endAt.IsZero() {
+			of.endAt = now
+		}
 		if st.NeedBytes > len(r.block) {
 			r.block = make([]byte, st.NeedBytes)
 			continue

@@ -322,6 +322,39 @@ func TestNotBegunForLong(t *testing.T) {
 	}
 }
 
+// Generations that were rotated while no agent ran are found together. Each ends with an event that could go on, and is waited for
+// in its turn, also behind one that takes long to read.
+func TestC066ChainOfUnfinishedEvents(t *testing.T) {
+	x := newShaped(t, record.Config{Multiline: record.Multiline{Start: "^start"}})
+	var want []string
+	for i := range 6 {
+		events := []string{fmt.Sprintf("start %d", i), fmt.Sprintf("start %d\n more", i)}
+		if i == 0 {
+			events = slices.Insert(events, 1, slices.Repeat([]string{"start 0" + strings.Repeat("x", turnBytesMax*2/3)}, 3)...)
+		}
+		want = append(want, events...)
+		appendTo(t, filepath.Join(x.dir, fmt.Sprintf("a.log.%d", 6-i)), strings.Join(events, "\n")+"\n")
+		time.Sleep(12 * time.Millisecond) // the clock of the file system moves
+	}
+	now, found, deadline := time.Now(), false, time.Now().Add(20*time.Second)
+	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+		switch found = found || len(r.files) == 6; {
+		case found && r.stats.bytes.Load() < 2*turnBytesMax:
+			now = now.Add(5 * time.Second)
+		case found:
+			now = now.Add(100 * time.Millisecond)
+		}
+		r.seal(r.open)
+		return now, len(x.got()) < len(want) && time.Now().Before(deadline)
+	})
+	if got := x.got(); !slices.Equal(got, want) {
+		for i := range got {
+			got[i] = got[i][:min(len(got[i]), 20)]
+		}
+		t.Fatalf("got %q", got)
+	}
+}
+
 // A rate limit pauses files and not the reader. It is of the source: two files take twice as long. A file that took the
 // place of one that waits comes behind it.
 func TestRateLimitPauses(t *testing.T) {
