@@ -44,6 +44,7 @@ type FileView struct {
 	Fingerprint Fingerprint
 	Size        int64  // bytes
 	Offset      int64  // read up to here: behind the last line handed out
+	Room        int64  // bytes of Size at its end that are reserved: NULs that its writer fills from the front
 	PassedOver  int64  // bytes at its start that were passed over when this run found it (start_at, ignore_older): nobody was sent them
 	State       string // in a few words
 	Error       string // the last thing that kept it from being read
@@ -176,6 +177,7 @@ func (w *Watcher) view(f *File) *FileView {
 	if v.PassedOver = s.passed; f.offsetSeen() < s.passed {
 		v.PassedOver = 0 // it was truncated since
 	}
+	v.Room = min(f.room.Load(), v.Size)
 	v.Offset, v.Fingerprint = f.offsetSeen(), Fingerprint{Dev: s.key.dev, Ino: s.key.ino, Born: s.st.born}
 	if !s.out {
 		v.Fingerprint = f.Fingerprint()

@@ -42,6 +42,7 @@ type File struct {
 	after   *File         // waits behind this one until it was read to its end; owned by the holder
 	follows uint64        // number of the source whose place it took, 0: not known; written by Run before it is handed out
 
+	room   atomic.Int64           // bytes of reserved room at the end, as of the last Fill
 	readTo atomic.Int64           // the offset, as of the last Fill or the end of what it filled
 	failed atomic.Pointer[string] // why the last Fill failed; nil: it did not
 
@@ -250,14 +251,18 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	r.place(buf[:m], r.anchorLen)
 	data := r.buf[r.pos:]
 	f.findOrder()
-	nuls := trailingNULs(data)
+	nuls, n := trailingNULs(data), len(data)
 	switch {
 	case nuls < nulRunBytesMin:
-		return len(data), nil
-	case nuls == len(data) && r.at.state == Fresh:
-		return f.hole(buf, st)
+		f.room.Store(0)
+		return n, nil
+	case nuls == n && r.at.state == Fresh:
+		n, err = f.hole(buf, st)
+	default:
+		n, err = f.leaveRoom(n-nuls, st)
 	}
-	return f.leaveRoom(len(data)-nuls, st)
+	f.noteRoom(n)
+	return n, err
 }
 
 // pread reads up to len(buf) bytes at off, fewer only at the end.

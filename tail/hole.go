@@ -69,6 +69,54 @@ func (f *File) leaveRoom(n int, st *Status) (int, error) {
 	return n, nil
 }
 
+// noteRoom keeps for others how much room follows the n bytes that are filled.
+func (f *File) noteRoom(n int) {
+	f.room.Store(max(0, f.nulTo-f.rd.offset()-int64(n)))
+}
+
+// unreadSeen returns how many bytes of f are unread, as far as Run may know it. Reserved room is none.
+func (f *File) unreadSeen() int64 {
+	return max(0, f.src.st.size-f.offsetSeen()-f.room.Load())
+}
+
+// roomPeekBytes is how much of reserved room is looked at to find out whether its writer has gone on.
+const roomPeekBytes = 4096
+
+// roomFilled looks, if it is time, whether something was written into the reserved room of a file that no reader holds.
+func (w *Watcher) roomFilled(f *File) bool {
+	s := &f.src
+	if s.out {
+		return false
+	}
+	from := f.cursorOffset() + int64(f.pending)
+	if f.nulTo <= from {
+		return false
+	}
+	now, changed := w.now(), s.changedAt
+	if f.grewAt.After(changed) {
+		changed = f.grewAt
+	}
+	if now.Sub(s.roomAt) < roomGap(now.Sub(changed)) {
+		return false
+	}
+	s.roomAt = now
+	fd := f.fd
+	if fd < 0 {
+		path := f.Path()
+		if s.missing {
+			path = s.at
+		}
+		var err error
+		if fd, err = w.openRead(path); err != nil {
+			return false
+		}
+		defer closeFD(fd)
+	}
+	var room [roomPeekBytes]byte
+	n, err := pread(fd, room[:], from)
+	return err == nil && trailingNULs(room[:n]) < n
+}
+
 // roomGap is how long a file with reserved room is left alone that did not change for so long: what is written to memory that it is
 // mapped to shows in its times only when the kernel writes it out, and on a tmpfs never.
 func roomGap(unchanged time.Duration) time.Duration {

@@ -42,3 +42,29 @@ func TestMappedFileIsWrittenWithoutATrace(t *testing.T) {
 		t.Errorf("got:\n%s\nwant:\n%s", got, want)
 	}
 }
+
+// Nothing is unread in a file that ends with reserved room, whether a reader holds it, or nobody.
+func TestRoomIsNotUnread(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `write whole.log "one\n"`, `zeros whole.log 200000`, `write half.log "one\nhalf"`, `zeros half.log 3000000`)
+	m.hold = true
+	check := func(when string) {
+		t.Helper()
+		for name, unread := range map[string]int64{"whole.log": 0, "half.log": 4} {
+			v := m.w.explain(filepath.Join(m.dir, name)).Blocks[0].File
+			if got := v.Size - v.Offset - v.Room; got != unread {
+				t.Errorf("%s, %s: %d of %d bytes read, %d reserved, so %d unread; want %d", when, name, v.Offset, v.Size, v.Room, got, unread)
+			}
+		}
+		if got := m.w.Stats().UnreadBytes; got != 4 {
+			t.Errorf("%s: %d bytes unread, want 4", when, got)
+		}
+	}
+	stepAll(t, m, `poll`, `poll`)
+	check("held")
+	m.hold = false
+	stepAll(t, m, `poll`)
+	check("released")
+	stepAll(t, m, `over whole.log 4 "two\n"`, `poll`)
+	check("written to")
+}

@@ -250,7 +250,8 @@ func (f *File) letGoOfFD() {
 // closeFD closes a descriptor that was only read from: an error means nothing.
 func closeFD(fd int) { _ = unix.Close(fd) }
 
-// closeQuiet closes files under a pattern that did not change for long.
+// closeQuiet closes files under a pattern that did not change for long, of which a part may be over when they are found: an open
+// file keeps what it is on from being unmounted.
 func (w *Watcher) closeQuiet() {
 	now := w.now()
 	for f := range w.open {
@@ -260,7 +261,7 @@ func (w *Watcher) closeQuiet() {
 
 func (w *Watcher) closeIfQuiet(f *File, now time.Time) {
 	s := &f.src
-	if f.fd >= 0 && !s.out && !s.waiting && !s.missing && now.Sub(s.changedAt) >= w.keep.idle {
+	if f.fd >= 0 && !s.out && !s.waiting && !s.missing && (now.Sub(s.changedAt) >= w.keep.idle || !young(w.wall, &s.st, int64(w.keep.idle))) {
 		w.closeFile(f)
 	}
 }

@@ -53,3 +53,16 @@ func TestDirectoriesAtRest(t *testing.T) {
 		})
 	}
 }
+
+// A file that was at rest before it was found is not kept open: nobody could unmount what it is on.
+func TestFileAtRestIsClosed(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `write a.log "one\n"`)
+	m.start()
+	m.w.keep.idle = 50 * time.Millisecond
+	time.Sleep(2 * m.w.keep.idle)
+	stepAll(t, m, `poll`, `poll`)
+	if n := m.w.Stats().Open; n != 0 {
+		t.Errorf("%d files are open", n)
+	}
+}

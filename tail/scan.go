@@ -37,7 +37,7 @@ type source struct {
 	deniedFor time.Duration
 	retryAt   time.Time
 	changedAt time.Time
-	roomAt    time.Time // when a reader gave it back last
+	roomAt    time.Time // when a reader gave it back last, or its room was looked into
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	kin       blockPath // generations of one path
@@ -164,7 +164,9 @@ func (w *Watcher) note(f *File, st fileStat) {
 	if st.born == 0 {
 		st.born = s.st.born
 	}
-	s.st = st
+	if s.st = st; w.roomFilled(f) {
+		s.checked = fileStat{}
+	}
 	if s.out && !st.same(&s.checked) {
 		s.checked = st
 		f.check.Store(true)
@@ -419,8 +421,6 @@ func (f *File) due(now time.Time) bool {
 	case !s.st.same(&s.checked):
 		return true
 	case s.st.size > max(f.cursorOffset()+int64(f.pending), f.nulTo):
-		return true
-	case f.nulTo > f.cursorOffset() && now.Sub(s.roomAt) >= roomGap(now.Sub(s.changedAt)):
 		return true
 	}
 	return f.Pending() > 0 && now.Sub(f.grewAt) >= f.block.IdleFlush

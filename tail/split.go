@@ -194,14 +194,18 @@ func (r *rule) tooLong(data []byte, at lineAt) piece {
 	return p
 }
 
-// discard drops bytes up to the next newline.
+// discard drops bytes up to the next delimiter, of which a CR at the end of data may be the first half.
 func (r *rule) discard(data []byte) piece {
-	if _, n := r.line(data); n > 0 {
-		return piece{n: n, dropped: n - r.unit()}
+	if end, n := r.line(data); n > 0 {
+		return piece{n: n, dropped: end}
 	}
-	n := len(data)
-	if r.wide {
-		n &^= 1
+	u := r.unit()
+	n := len(data) / u * u
+	if r.isCR(data[n-u:]) {
+		n -= u
+	}
+	if n == 0 {
+		return piece{}
 	}
 	return piece{n: n, dropped: n, next: lineAt{state: Discard}}
 }

@@ -437,11 +437,11 @@ func (w *Watcher) gauges(all bool) {
 	}
 	unread := int64(0)
 	for f := range w.open {
-		unread += max(0, f.src.st.size-f.offsetSeen())
+		unread += f.unreadSeen()
 	}
 	for _, f := range w.waiting {
 		if f.fd < 0 {
-			unread += max(0, f.src.st.size-f.offsetSeen())
+			unread += f.unreadSeen()
 		}
 	}
 	c.unread.Store(unread)

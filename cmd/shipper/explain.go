@@ -64,12 +64,13 @@ type explainFile struct {
 	Error       string     `json:"error,omitempty"`
 	TakenFrom   string     `json:"taken_over_from,omitempty"`
 	Size        int64      `json:"size"`
+	Reserved    int64      `json:"reserved,omitempty"`    // bytes of it at the end: room that its writer fills later
 	PassedOver  int64      `json:"passed_over,omitempty"` // bytes at the start that were passed over when it was found; offsets are -1 while nothing behind them is read
 	Read        int64      `json:"read"`
 	Spooled     int64      `json:"spooled"`
 	Sent        int64      `json:"sent"`
 	Acked       int64      `json:"acked"`
-	LagBytes    int64      `json:"lag_bytes"`   // size - acked, or - spooled while acked is not known
+	LagBytes    int64      `json:"lag_bytes"`   // size - reserved - acked, or - spooled while acked is not known
 	LagSeconds  float64    `json:"lag_seconds"` // age of the oldest line that is not acked, as far as known
 	Lane        *laneReply `json:"lane,omitempty"`
 }
@@ -124,7 +125,7 @@ func explain(e tail.Explained, far map[uint64]pipeline.FileProgress, now time.Ti
 
 func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time.Time) *explainFile {
 	f := &explainFile{ID: v.ID, Path: v.Path, At: v.At, Fingerprint: v.Fingerprint.String(), State: v.State, Error: v.Error, TakenFrom: v.WasBlock,
-		Size: v.Size, Read: v.Offset, Spooled: -1, Sent: -1, Acked: -1}
+		Size: v.Size, Reserved: v.Room, Read: v.Offset, Spooled: -1, Sent: -1, Acked: -1}
 	base := v.Offset
 	var oldest time.Time
 	if known {
@@ -139,7 +140,7 @@ func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time
 			base = p.Spooled
 		}
 	}
-	if f.LagBytes = max(0, v.Size-base); f.LagBytes > 0 {
+	if f.LagBytes = max(0, v.Size-v.Room-base); f.LagBytes > 0 {
 		if oldest.IsZero() {
 			oldest = v.ChangedAt // nothing of it is spooled: it has waited since it changed, at least
 		}
@@ -403,6 +404,9 @@ func printExplainFile(out io.Writer, f *explainFile) {
 		line("taken over", "from source %s, which the config does not have any more", f.TakenFrom)
 	}
 	line("size", "%d", f.Size)
+	if f.Reserved > 0 {
+		line("reserved", "its last %d bytes: room that its writer fills later", f.Reserved)
+	}
 	if f.PassedOver > 0 {
 		line("passed over", "its first %d bytes, which were there when it was found (start_at, ignore_older): they are not sent", f.PassedOver)
 	}
