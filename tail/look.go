@@ -105,7 +105,7 @@ func (w *Watcher) look(f *File) (moved bool) {
 		w.miss(f)
 	} else {
 		st, err := w.statNow(f)
-		if err != nil || !s.st.is(&st) && !w.bornAnew(f, &st) {
+		if err != nil || !s.st.is(&st) && !w.bornAnew(f, f.Path(), &st) {
 			return true
 		}
 		s.seenAt = w.wall
@@ -117,16 +117,24 @@ func (w *Watcher) look(f *File) (moved bool) {
 	return false
 }
 
-// bornAnew tells whether a file that is open has another time of creation than before: its inode number is no other file's as long
-// as it is open. An overlay gives a file of a lower layer that of its copy when it is written to for the first time.
-func (w *Watcher) bornAnew(f *File, st *fileStat) bool {
-	if f.fd < 0 || f.unpack != nil || st.dev != f.src.st.dev || st.ino != f.src.st.ino {
+// bornAnew tells whether f, found at path, has another time of creation than before. An overlay gives a file of a lower layer that of
+// its copy when it is changed for the first time. While it is open its inode number is no other file's.
+func (w *Watcher) bornAnew(f *File, path string, st *fileStat) bool {
+	s := &f.src
+	if s.packed != "" || st.dev != s.st.dev || st.ino != s.st.ino {
 		return false
+	}
+	if f.fd < 0 {
+		if !copiedUp(path, s.st.born, st) {
+			return false
+		}
+		s.st.born, f.fp.Born = st.born, st.born
+		return true
 	}
 	if now, err := statFD(f.fd); err != nil || now.dev != st.dev || now.ino != st.ino || now.born != st.born {
 		return false
 	}
-	f.src.st.born = st.born
+	s.st.born = st.born
 	f.born.Store(st.born)
 	return true
 }

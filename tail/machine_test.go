@@ -287,3 +287,14 @@ func (m *machine) remember(f *File) {
 	defer m.mu.Unlock()
 	m.known[f.ID()] = Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: f.Fingerprint(), Cursor: f.Cursor()}
 }
+
+// stepAll takes the steps and returns what came out up to now.
+func stepAll(t *testing.T, m *machine, lines ...string) string {
+	t.Helper()
+	for _, line := range lines {
+		if err := m.step(splitWords(t, line)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return strings.TrimPrefix(m.out.String(), "\n")
+}

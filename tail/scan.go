@@ -109,7 +109,7 @@ func (w *Watcher) lookAt(list []candidate) []found {
 		}
 		k := key{c.block, st.dev, st.ino}
 		if f := w.sources[k]; f != nil {
-			if f.src.st.is(&st) || w.bornAnew(f, &st) {
+			if f.src.st.is(&st) || w.bornAnew(f, c.path, &st) {
 				w.sight(f, c, st)
 				continue
 			}
@@ -371,7 +371,7 @@ func (w *Watcher) startOver(f *File, c found) {
 func (w *Watcher) strayFor(c found) []*File {
 	var list []*File
 	for _, f := range w.strays[c.key.ino] {
-		if b := f.src.key.block; (b == c.key.block || b < 0) && bornTogether(f.fp.Born, c.st.born) {
+		if b := f.src.key.block; (b == c.key.block || b < 0) && (bornTogether(f.fp.Born, c.st.born) || copiedUp(c.path, f.fp.Born, &c.st)) {
 			list = append(list, f)
 		}
 	}
