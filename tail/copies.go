@@ -301,5 +301,5 @@ func (w *Watcher) otherCopy(f *File) {
 // numbered tells whether a file beside path is named as programs name its rotations: by number or date.
 func numbered(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
-	return ok && len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && '0' <= rest[1] && rest[1] <= '9'
+	return ok && len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && '0' <= rest[1] && rest[1] <= '9' || tagOf(path, other) != ""
 }

@@ -8,12 +8,17 @@ import (
 
 // byGeneration orders paths for which times do not tell which was made first: app.log.2, app.log.1, app.log, and app.log-20261129
 // before app.log-20261130 before app.log. Rotation in a loop makes several generations within one tick of the file system's clock.
+// A number or date before the extension is one behind the name: app.1.log is app.log.1.
 func byGeneration(a, b string) int {
 	dirA, nameA := filepath.Split(a)
 	dirB, nameB := filepath.Split(b)
 	if dirA != dirB {
 		return cmp.Compare(a, b)
 	}
+	return cmp.Or(byNumber(tagBehind(nameA), tagBehind(nameB)), cmp.Compare(a, b))
+}
+
+func byNumber(nameA, nameB string) int {
 	switch { // a name that goes on is that of a generation that was moved away
 	case nameA != nameB && strings.HasPrefix(nameA, nameB):
 		return -1
@@ -29,7 +34,7 @@ func byGeneration(a, b string) int {
 	}
 	numA, numB := leadingDigits(nameA[same:]), leadingDigits(nameB[same:])
 	if same == 0 || numA == "" || numB == "" {
-		return cmp.Compare(a, b)
+		return cmp.Compare(nameA, nameB)
 	}
 	order := cmp.Or(cmp.Compare(len(numA), len(numB)), cmp.Compare(numA, numB))
 	if !dated(nameA[:same]) { // numbers count backwards, dates and times forwards
@@ -41,7 +46,7 @@ func byGeneration(a, b string) int {
 			order = -order
 		}
 	}
-	return cmp.Or(order, cmp.Compare(a, b))
+	return cmp.Or(order, cmp.Compare(nameA, nameB))
 }
 
 const (

@@ -21,14 +21,19 @@ func packedName(path string) bool {
 	return slices.ContainsFunc(compressedNames, func(suffix string) bool { return strings.HasSuffix(path, suffix) })
 }
 
-// stemOf is a path without a compression and the numbers and dates behind its name.
-func stemOf(path string) string {
+// unpackedName is a path without the ending of a compression.
+func unpackedName(path string) string {
 	for _, suffix := range compressedNames {
 		if rest, ok := strings.CutSuffix(path, suffix); ok {
-			path = rest
-			break
+			return rest
 		}
 	}
+	return path
+}
+
+// stemOf is a path without a compression and the numbers and dates behind its name.
+func stemOf(path string) string {
+	path = unpackedName(path)
 	for {
 		digits := len(path)
 		for digits > 0 && isDigit(path[digits-1]) {
@@ -91,8 +96,9 @@ func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
 		return sib.st.mtime
 	}
 	age, above, names := int64(0), sib.st.mtime, namesOf(at.path)
+	style, order := styleOf(names, sib.path), w.orderBeside(names, sib)
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if o.path == sib.path || !namedAfter(names, o.path, numbered) && !(slices.Contains(names, o.path) && w.isNewAt(at.block, o)) {
+		if o.path == sib.path || (!namedAfter(names, o.path, numbered) || styleOf(names, o.path) != style) && !(slices.Contains(names, o.path) && w.isNewAt(at.block, o)) {
 			continue
 		}
 		made, written := o.st.born, o.st.mtime
@@ -104,7 +110,7 @@ func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
 			}
 			made = written
 		}
-		if byGeneration(o.path, sib.path) < 0 {
+		if !slices.Contains(names, o.path) && order(o.path, sib.path) < 0 {
 			age = max(age, written+1)
 		} else {
 			above = min(above, made-1)

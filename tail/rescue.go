@@ -152,6 +152,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 	}
 	var list []unseen
 	names := namesOf(at.path)
+	styles := w.stylesAt(at, names)
 	for _, dir := range dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
@@ -167,6 +168,11 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 			head, kind := w.headOf(sib)
 			switch {
 			case w.moved != moved: // what it is cannot be told: it has another name by now
+			case kind == "" && packedName(sib.path) && len(head) == 0: // something is about to be written to it
+				if young(w.wall, &sib.st, int64(copyYoung)) {
+					w.lookAgain[kinOf(at)], w.rescan = true, true
+				}
+			case !w.believes(at, sib, kind, names, styles):
 			case kind != "":
 				if age, ok := w.packedUnseen(at, sib, since, head); ok {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})
@@ -365,7 +371,7 @@ func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
 }
 
 // rotationName tells whether a file beside path is certainly named as its rotations are, since it is read unseen: app.log.1,
-// app.log-20240131, app.log.old; not app.log.lock, and not app.log.wf, which is a log of its own.
+// app.log-20240131, app.log.old, app.1.log; not app.log.lock, and not app.log.wf, which is a log of its own.
 func rotationName(path, other string) bool {
 	if numbered(path, other) {
 		return true
@@ -377,7 +383,7 @@ func rotationName(path, other string) bool {
 // generationName tells whether a file beside path may be one of its rotations, or what somebody made of one: app.log.1, app.log.saved.
 func generationName(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
-	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0]))
+	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0])) || tagOf(path, other) != ""
 }
 
 // mayBeStray tells whether the spool may know a file by another number.

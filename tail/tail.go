@@ -10,6 +10,7 @@
 //	missing.go  sources without a path        followed through their descriptor, then through a sibling's name
 //	kin.go      generations of one path       their order, who waits for whom, who may be forgotten
 //	rescue.go   generations that no look saw  found beside those that are known
+//	tags.go     names                         of rotations with a number before the extension
 //	copies.go   what is left in a copy        truncated, compressed or deleted before it was read
 //	original.go new files that are copies     wait for their original
 //	file.go     Fill, Next, Flush             one reader's view of one open source

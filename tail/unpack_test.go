@@ -101,6 +101,12 @@ func FuzzNames(f *testing.F) {
 		if stem, _, _ := strings.Cut(name, "."); stem != "" && !rotatedName(path, rotated) {
 			t.Fatalf("%q may be a generation of %q", rotated, path)
 		}
+		if dot := extensionOf(name); dot > 0 {
+			before := join("/var/log", name[:dot]) + rotated[len(path):] + name[dot:]
+			if !generationName(path, before) || !rotationName(path, before+".gz") || generationName(before, path) {
+				t.Fatalf("%q is a generation of %q", before, path)
+			}
+		}
 		if generationName(path, path) || numbered(path, path) || generationName(rotated, path) {
 			t.Fatalf("%q is no generation of itself", path)
 		}
