@@ -79,17 +79,27 @@ func (w *Watcher) unsettleMoved() {
 }
 
 // findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
-// the same path, which are their copies then.
+// the same path, which are their copies then. One of which nothing was read since may have been filled, copied and truncated again
+// while nobody watched, and looks as it did: its path may have copies behind the youngest that is known.
 func (w *Watcher) findCut() {
 	for at, known := range w.strayPaths {
 		f := w.inPlace(at)
 		if f == nil || f.src.st.born == 0 {
 			continue
 		}
+		youngest := int64(0)
 		for _, g := range known {
-			if g != f && g.fp.Born > f.age() {
-				f.src.cutAt = g.fp.Born + 1
+			if g != f && g.fp.Born > f.src.st.born {
+				youngest = max(youngest, g.fp.Born)
 			}
+		}
+		switch {
+		case youngest == 0:
+		case f.ID() != 0 && f.cursorOffset() == 0:
+			f.src.cutAt = w.wall
+			w.unsettle(at, youngest+1)
+		default:
+			f.src.cutAt = youngest + 1
 		}
 	}
 }
