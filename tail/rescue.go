@@ -333,7 +333,14 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		}
 	}
 	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
-		return false
+		switch { // what was truncated has the time of that
+		case g.src.packed != "" || g.src.out && st.size >= g.offsetSeen():
+			return false
+		case g.src.out:
+			w.moved++ // its reader sees it, and the next scan knows more
+			return true
+		}
+		return beginsLike(head, g.Fingerprint()) && w.wasCut(g)
 	}
 	switch {
 	case g.src.packed != "":
@@ -355,6 +362,17 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	}
 	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
+}
+
+// wasCut tells whether a file that no reader holds does not hold any more what was read of it.
+func (w *Watcher) wasCut(g *File) bool {
+	fp, cur := g.Fingerprint(), g.Cursor()
+	if g.fd < 0 {
+		return !w.resumes(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}, fp, cur)
+	}
+	var r reading
+	same, err := r.resume(readFD(g.fd), fp, cur)
+	return err == nil && !same
 }
 
 // keptTime tells whether a compressed file has the time of the last write of what is in it, or may have: one that was made and written
