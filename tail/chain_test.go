@@ -50,6 +50,7 @@ type container struct {
 	written int    // lines
 	gen     int
 	dated   bool     // app.log.20261130-003 and not app.log.1
+	before  bool     // app.1.log
 	rotated []string // not compressed yet, oldest first; numbered ones are told by their place
 	packing []func() // what is left to do of compressing one
 }
@@ -139,7 +140,7 @@ func (n notes) Write(b []byte) (int, error) {
 
 func (x *chained) add(i int) {
 	dir := filepath.Join(x.dir, fmt.Sprintf("pod%d", i))
-	c := &container{path: dir + "/0.log", link: fmt.Sprintf("%s/links/pod%d.log", x.dir, i), dated: x.rng.IntN(2) == 0}
+	c := &container{path: dir + "/0.log", link: fmt.Sprintf("%s/links/pod%d.log", x.dir, i), dated: x.rng.IntN(2) == 0, before: x.rng.IntN(2) == 0}
 	x.must(os.MkdirAll(dir, 0o755))
 	x.must(os.MkdirAll(x.dir+"/links", 0o755))
 	x.must(os.WriteFile(c.path, nil, 0o644))
@@ -190,10 +191,10 @@ func (x *chained) rotate(c *container) {
 	x.pack(c)
 	time.Sleep(time.Duration(x.rng.IntN(13)) * time.Millisecond) // the file system's clock may stand still, or not
 	c.gen++
-	to := fmt.Sprintf("%s.20261130-%03d", c.path, c.gen)
+	to := c.rotation(fmt.Sprintf("20261130-%03d", c.gen))
 	if !c.dated {
 		x.shift(c)
-		to = c.path + ".1"
+		to = c.rotation("1")
 	}
 	x.note("rotate %s, %d generations", filepath.Base(c.link), c.gen)
 	x.must(os.Rename(c.path, to))
@@ -205,11 +206,18 @@ func (x *chained) rotate(c *container) {
 	}
 }
 
+func (c *container) rotation(tag string) string {
+	if c.before {
+		return strings.TrimSuffix(c.path, "log") + tag + ".log"
+	}
+	return c.path + "." + tag
+}
+
 // shift renames app.log.2.gz to app.log.3.gz, and so on.
 func (x *chained) shift(c *container) {
 	for n := c.gen; n >= 1; n-- {
 		for _, suffix := range []string{"", ".gz"} {
-			from, to := fmt.Sprintf("%s.%d%s", c.path, n, suffix), fmt.Sprintf("%s.%d%s", c.path, n+1, suffix)
+			from, to := c.rotation(strconv.Itoa(n))+suffix, c.rotation(strconv.Itoa(n+1))+suffix
 			if os.Rename(from, to) != nil {
 				continue
 			}

@@ -71,8 +71,8 @@ func isTag(s string) bool {
 // compression: ".1" of app.1.log.gz beside app.log, "-2026-11-30" of app-2026-11-30.log. "": there is none.
 func tagOf(path, other string) string {
 	name, rest := path[strings.LastIndexByte(path, '/')+1:], other[strings.LastIndexByte(other, '/')+1:]
-	dot := extensionOf(name)
-	if dot < 0 || len(rest) < len(name)+2 || rest[:dot] != name[:dot] || !isDigit(rest[dot+1]) {
+	dot := strings.LastIndexByte(name, '.')
+	if dot <= 0 || len(rest) < len(name)+2 || rest[:dot] != name[:dot] || !isDigit(rest[dot+1]) || extensionOf(name) != dot {
 		return ""
 	}
 	tag, ok := strings.CutSuffix(unpackedName(rest[dot:]), name[dot:])
@@ -200,14 +200,10 @@ func (w *Watcher) believes(at blockPath, sib sibling, kind string, names []strin
 		return true
 	}
 	quiet := w.wall - sib.st.mtime
-	if sib.st.size == 0 || quiet < -int64(lateMax) {
-		return false
+	if sib.st.size > 0 && quiet < int64(quietMin) && quiet > -int64(lateMax) && w.inPlace(at) != nil {
+		w.lookAgain[kinOf(at)], w.rescan = true, true // whether somebody writes to it; then its last write is soon too late
 	}
-	if quiet < int64(quietMin) {
-		w.lookAgain[kinOf(at)], w.rescan = true, true // whether somebody writes to it
-		return false
-	}
-	return true
+	return sib.st.size > 0 && quiet >= int64(quietMin)
 }
 
 const (
