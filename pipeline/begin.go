@@ -88,11 +88,4 @@ func (b begun) note(blocks []string) {
 	}
 }
 
-// all is for a spool that has forgotten whose first start is over. What was in it is in the files, if anywhere.
-func (b begun) all(sources []Source) {
-	for i := range sources {
-		b[sources[i].Name] = true
-	}
-}
-
 func (b begun) lane(l spool.Lane, next uint64) { b[l.Block] = b[l.Block] || next > 0 }

@@ -85,7 +85,4 @@ func TestBegun(t *testing.T) {
 	if got := fmt.Sprint(had["noted"], had["sent"], had["nothing sent"]); got != "true true false" {
 		t.Error(got)
 	}
-	if had.all([]Source{{Name: "forgotten"}}); !had["forgotten"] {
-		t.Error("a spool that has forgotten what had begun makes a source begin again")
-	}
 }

@@ -40,6 +40,14 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Blocks are the names of the sources.
+func (c *Config) Blocks() (names []string) {
+	for i := range c.Sources {
+		names = append(names, c.Sources[i].Name)
+	}
+	return names
+}
+
 // Kafka is the remote side: where to connect and how to encode.
 type Kafka struct {
 	Brokers          []string // host:port

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"shipper/sink/kafka"
@@ -106,7 +107,7 @@ func (l deadLetters) use(dir string) (bytes int64, err error) {
 // appendDurably appends one line. What a crash left of a line before it gets an
 // end of its own.
 func appendDurably(path string, line []byte) (at int64, err error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return 0, err
 	}

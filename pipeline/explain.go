@@ -35,9 +35,6 @@ func Survey(cfg Config, in *spool.Inspection) (*tail.Survey, error) {
 	had := begun{}
 	if in != nil {
 		had.note(in.Begun)
-		if in.StateLost {
-			had.all(cfg.Sources)
-		}
 		for i := range in.Lanes {
 			had.lane(in.Lanes[i].Lane, in.Lanes[i].Next)
 		}

@@ -81,7 +81,7 @@ func Open(cfg Config) (*Agent, error) {
 		return nil, err
 	}
 	o := spool.Options{Dir: cfg.Spool.Dir, MaxBytes: cfg.Spool.MaxBytes, MinFreeBytes: cfg.Spool.MinFreeBytes,
-		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, RefsMax: kafka.RefsMax, Logger: cfg.Logger}
+		RetainAckedBytes: cfg.Spool.RetainAckedBytes, AllowNetworkFS: cfg.Spool.AllowNetworkFS, RefsMax: kafka.RefsMax, Blocks: cfg.Blocks(), Logger: cfg.Logger}
 	if cfg.Spool.options != nil {
 		cfg.Spool.options(&o)
 	}
@@ -232,9 +232,6 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 	a.commits.seen.recover(rec, a.files.lanes)
 	var known []tail.Known
 	had.note(rec.Begun)
-	if rec.StateLost {
-		had.all(a.cfg.Sources)
-	}
 	for i := range rec.Sources {
 		a.files.recoverSource(&rec.Sources[i])
 		known = append(known, knownSource(&rec.Sources[i]))

@@ -134,18 +134,43 @@ const (
 	measurePause    = 40 * time.Millisecond // when a block seems to have none
 )
 
+// ownBytes is what is kept for the source of gap records, if an equal part is not less: some
+// thousands of them. What finds no room waits in the ledger, which it tails.
+const ownBytes = 1 << 20
+
 // dividedSpool divides what of a spool can hold lines of lanes that are stuck, while
 // others go on, among the sources: not what is kept to heal, the spares, the two
 // newest segments, which may hold nothing of theirs, and the next one. Groups do not
 // span segments, so of what is promised a quarter is left out of account.
+//
+// One source beside that of gap records has all that the spool takes but the part of
+// these, as it has alone.
 func dividedSpool(cfg *Config, bytesMax, segmentBytes int64) *shares {
-	percent, longest := make([]int, len(cfg.Sources)), make([]int64, len(cfg.Sources))
-	for i := range cfg.Sources {
-		percent[i], longest[i] = cfg.Sources[i].SpoolShare, cfg.Sources[i].longest()
-	}
+	var percent []int
+	var longest []int64
+	var own []int // their places
 	most := max(0, bytesMax-min(cfg.Spool.RetainAckedBytes, bytesMax/4)-5*segmentBytes)
-	s := newShares(percent, longest, most/4*3)
-	s.most = most
+	part := min(ownBytes, most/4*3/int64(len(cfg.Sources)))
+	for i := range cfg.Sources {
+		s := &cfg.Sources[i]
+		if s.Own {
+			own, part = append(own, i), max(part, s.longest())
+			continue
+		}
+		percent, longest = append(percent, s.SpoolShare), append(longest, s.longest())
+	}
+	alone := len(percent) == 1
+	if alone {
+		percent, longest = []int{100}, nil
+	}
+	s := newShares(percent, longest, most/4*3-part*int64(len(own)))
+	if s.most = most; alone {
+		s.most = bytesMax
+	}
+	for _, i := range own {
+		s.kept = slices.Insert(s.kept, i, part)
+		s.used, s.delivered = append(s.used, 0), append(s.delivered, false)
+	}
 	return s
 }
 
@@ -154,5 +179,7 @@ func KeptBytes(cfg *Config, plan *spool.Plan) []int64 {
 	if len(cfg.Sources) == 1 {
 		return []int64{plan.MaxBytes} // no share to keep to
 	}
-	return dividedSpool(cfg, plan.MaxBytes, plan.SegmentBytes).kept
+	all := *cfg
+	all.Sources = slices.Concat(cfg.Sources, gapSource(cfg))
+	return dividedSpool(&all, plan.MaxBytes, plan.SegmentBytes).kept[:len(cfg.Sources)]
 }

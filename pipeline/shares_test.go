@@ -2,7 +2,10 @@ package pipeline
 
 import (
 	"math/rand/v2"
+	"slices"
 	"testing"
+
+	"shipper/spool"
 )
 
 func TestShares(t *testing.T) {
@@ -80,6 +83,35 @@ func TestSharesHold(t *testing.T) {
 				if left := s.kept[b] - s.used[b]; left > 0 && (!s.fits(b, left) || s.room < left) {
 					t.Fatalf("block %d of %v does not get its last %d bytes: %+v", b, percent, left, s)
 				}
+			}
+		}
+	}
+}
+
+// The source of gap records takes little of anybody's part: one source beside it has
+// what it has alone, but for that.
+func TestGapsTakeLittle(t *testing.T) {
+	source := Source{Name: "app", Topic: "t", LineBytesMax: 1 << 20, Oversize: "split"}
+	for _, maxBytes := range []int64{32 << 20, 64 << 20, 10 << 30} {
+		for _, sources := range []int{1, 2, 50} {
+			cfg := &Config{Sources: slices.Repeat([]Source{source}, sources), Spool: Spool{RetainAckedBytes: 64 << 20}}
+			plan := &spool.Plan{MaxBytes: maxBytes, SegmentBytes: max(4<<20, min(maxBytes/64, 64<<20))}
+			without := KeptBytes(cfg, plan)
+			cfg.Spool.GapTopic = "gaps"
+			for i, kept := range KeptBytes(cfg, plan) {
+				if without[i]-kept > ownBytes {
+					t.Errorf("%d sources of %d bytes: %d are kept for each, %d beside gap records", sources, maxBytes, without[i], kept)
+				}
+			}
+			all := *cfg
+			all.Sources = slices.Concat(cfg.Sources, gapSource(cfg))
+			s := dividedSpool(&all, plan.MaxBytes, plan.SegmentBytes)
+			gaps := s.kept[sources]
+			if gaps > ownBytes || gaps < all.Sources[sources].longest() {
+				t.Errorf("%d sources of %d bytes: %d are kept for gap records", sources, maxBytes, gaps)
+			}
+			if s.room = maxBytes; sources == 1 && (!s.fits(0, maxBytes-gaps) || s.fits(0, maxBytes-gaps+1)) {
+				t.Errorf("one source of %d bytes beside gap records does not get all but %d", maxBytes, gaps)
 			}
 		}
 	}

@@ -312,15 +312,18 @@ func TestStateLost(t *testing.T) {
 		if err := errors.Join(l.Close(), c.damage(mem, path)); err != nil {
 			t.Fatal(err)
 		}
-		l, r = mustOpen(t, memOptions(mem))
-		if !r.StateLost || !slices.ContainsFunc(r.Damage, func(d Damage) bool { return strings.Contains(d.Reason, c.says) }) {
-			t.Errorf("%s: %v, %+v", c.says, r.StateLost, r.Damage)
+		o := memOptions(mem)
+		o.Blocks = []string{"new"}
+		l, r = mustOpen(t, o)
+		if !r.StateLost || !slices.Contains(r.Begun, "new") || !slices.ContainsFunc(r.Damage, func(d Damage) bool { return strings.Contains(d.Reason, c.says) }) {
+			t.Errorf("%s: %v, %+v", c.says, r.StateLost, r)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if l, r = mustOpen(t, memOptions(mem)); r.StateLost || len(r.Damage) > 0 {
-			t.Errorf("%s, once more: %v, %+v", c.says, r.StateLost, r.Damage)
+		o.Blocks = append(o.Blocks, "newer")
+		if l, r = mustOpen(t, o); r.StateLost || len(r.Damage) > 0 || !slices.Contains(r.Begun, "new") || slices.Contains(r.Begun, "newer") {
+			t.Errorf("%s, once more: %v, %+v", c.says, r.StateLost, r)
 		}
 		if err := l.Close(); err != nil {
 			t.Fatal(err)

@@ -78,7 +78,7 @@ func (l *LaneInfo) PartitionOf(index uint64) int32 {
 	return partition
 }
 
-// Inspect looks at the spool in o.Dir. Of the other options only FS counts.
+// Inspect looks at the spool in o.Dir. Of the other options only FS and Blocks count.
 func Inspect(o Options) (*Inspection, error) {
 	o.setUnset()
 	for range looksMax {

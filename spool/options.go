@@ -51,6 +51,10 @@ type Options struct {
 	// lanes; the caller asks for the rest with Log.Refs. 0: no bound.
 	RefsMax int
 
+	// Blocks are the source blocks that have begun if the spool has lost its state
+	// (Recovered.StateLost): what was in it is in the files, if anywhere.
+	Blocks []string
+
 	AllowNetworkFS bool
 	Logger         *slog.Logger // nil: none
 

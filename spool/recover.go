@@ -213,9 +213,13 @@ func (r *recovery) readCheckpoint() error {
 	return nil
 }
 
-// loseState tells that what was known of files is gone, but for what commits say.
+// loseState tells that what was known of files is gone, but for what commits say. That
+// no block is new for all that stays in the spool: nothing else says so at the next start.
 func (r *recovery) loseState(why string) {
 	r.stateLost = true
+	for _, block := range r.options.Blocks {
+		r.state.begun[block] = true
+	}
 	r.noteDamage(Damage{Reason: why + ": files of which nothing is known any more are read again from their beginning, and what Kafka has of them comes twice; what only the spool held is lost"})
 }
 

@@ -67,11 +67,6 @@ func (w *Watcher) limitHeld() {
 			return
 		}
 		bytes -= f.src.st.size
-		if !f.GivenUp() {
-			w.stats.givenUp.Add(1)
-			w.log.Warn("too much is held open of deleted files that wait to be read: the oldest is given up",
-				"path", f.Path(), "source", f.ID(), "bytes", f.src.st.size, "held_files_max", w.heldFilesMax, "held_bytes_max", w.heldBytesMax)
-		}
 		w.wantBack(f)
 	}
 }
@@ -86,11 +81,15 @@ func (w *Watcher) wantBack(f *File) {
 	w.putAway(f)
 }
 
-// putAway closes a file that was given up. A deleted one ends here; another is followed by its name.
+// putAway closes a file that was given up. A deleted one ends here, and is told if it was not read to its end; another is followed by its name.
 func (w *Watcher) putAway(f *File) {
 	f.givenUp.Store(false)
 	if f.src.st.nlink == 0 {
-		w.forget(f)
+		if w.forget(f) { // only now its reader has said how far it is
+			w.stats.givenUp.Add(1)
+			w.log.Warn("too much is held open of deleted files that wait to be read: the oldest was given up",
+				"path", f.Path(), "source", f.ID(), "bytes", f.src.st.size, "held_files_max", w.heldFilesMax, "held_bytes_max", w.heldBytesMax)
+		}
 		return
 	}
 	w.closeFile(f)

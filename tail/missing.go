@@ -113,23 +113,26 @@ func (f *File) unread(size int64) int64 {
 	return size - max(end, f.nulTo)
 }
 
-// countLost tells a source that vanished with bytes that were seen and not read.
-func (w *Watcher) countLost(f *File) {
+// countLost tells a source that vanished with bytes that were seen and not read, if it did.
+func (w *Watcher) countLost(f *File) bool {
 	if f.src.packed != "" {
 		if !f.src.finished {
 			w.stats.lostFiles.Add(1)
 			w.log.Warn("compressed copy could not be read to its end: the rest of it is lost", "path", f.Path(), "copy", f.src.at, "source", f.ID(), "offset", f.cursorOffset())
 		}
-		return
+		return !f.src.finished
 	}
-	if lost := f.unread(f.src.st.size); lost > 0 && f.src.skip == "" {
-		w.stats.lostFiles.Add(1)
-		w.stats.lostBytes.Add(uint64(lost))
-		w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
-		if id := f.ID(); id != 0 {
-			w.handler.Lost(id, f.src.st.size-lost, f.src.st.size)
-		}
+	lost := f.unread(f.src.st.size)
+	if lost <= 0 || f.src.skip != "" {
+		return false
 	}
+	w.stats.lostFiles.Add(1)
+	w.stats.lostBytes.Add(uint64(lost))
+	w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
+	if id := f.ID(); id != 0 {
+		w.handler.Lost(id, f.src.st.size-lost, f.src.st.size)
+	}
+	return true
 }
 
 // elsewhere finds the name that a missing source has now: the same path behind a moved symlink, or a sibling.
@@ -327,15 +330,16 @@ func (w *Watcher) strayFound(f *File) bool {
 }
 
 // forget drops a source that is gone. What was unread is counted.
-func (w *Watcher) forget(f *File) {
+func (w *Watcher) forget(f *File) (lost bool) {
 	s := &f.src
 	if s.out {
 		panic("BUG: tail: forget of a file that a reader holds")
 	}
 	if s.lostSince.IsZero() {
-		w.countLost(f)
+		lost = w.countLost(f)
 	}
 	w.retire(f)
+	return lost
 }
 
 // retire drops a source that has nothing more to give.

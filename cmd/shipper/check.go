@@ -186,7 +186,7 @@ func checkSpool(r *report, c *Config) error {
 
 // spoolUse is what of the config says how much of the spool lines take.
 func spoolUse(c *Config) *pipeline.Config {
-	p := &pipeline.Config{Spool: pipeline.Spool{RetainAckedBytes: c.Spool.RetainAckedBytes}}
+	p := &pipeline.Config{Spool: pipeline.Spool{RetainAckedBytes: c.Spool.RetainAckedBytes, GapTopic: c.Spool.GapTopic}}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		p.Sources = append(p.Sources, pipeline.Source{Name: s.Name, Topic: s.Topic, SpoolShare: s.SpoolShare, LineBytesMax: int(s.LineBytesMax), Oversize: s.Oversize, Record: s.toRecord()})

@@ -400,20 +400,6 @@ func (c *Config) checkLevel(path, compression string, level int) error {
 	return nil
 }
 
-// usablePatterns drops the patterns that are not absolute, with a warning: they can match nothing, but one of them
-// must not keep all the other files of a host from being shipped.
-func (c *Config) usablePatterns(at string, patterns []string) []string {
-	var usable []string
-	for i, p := range patterns {
-		if filepath.IsAbs(p) {
-			usable = append(usable, p)
-			continue
-		}
-		c.Warnings = append(c.Warnings, c.errorAt(fmt.Sprintf("%spaths[%d]", at, i), "%q is not absolute and matches nothing", p))
-	}
-	return usable
-}
-
 // whereSet is the path under which the value of a source's key was given: its own, or that of `defaults`.
 func (c *Config) whereSet(at, name string) string {
 	if _, own := c.lines[at+name]; !own {

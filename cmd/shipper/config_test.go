@@ -313,6 +313,19 @@ func TestMergePrecedence(t *testing.T) {
 	}
 }
 
+// Nothing is read in the spool's directory, by whatever name; below and above it is.
+func TestPatternsInSpoolAreWarnedAbout(t *testing.T) {
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(dir+"/spool", 0o700), os.Symlink("spool", dir+"/link")); err != nil {
+		t.Fatal(err)
+	}
+	c := mustParse(t, strings.Replace(minimal, "/var/lib/shipper", dir+"/spool", 1)+fmt.Sprintf("  - name: more\n    topic: t\n    paths: [%q, %q, %q, %q]\n",
+		dir+"/spool/*.log", dir+"/link/**/*.log", dir+"/spool/gaps/*", dir+"/**/*.log"))
+	if got := c.Sources[1].Paths; len(got) != 2 || len(c.Warnings) != 2 || !strings.HasSuffix(c.Warnings[1].Error(), `/link/**/*.log" is in spool.dir, where nothing is read: give the spool a directory of its own`) {
+		t.Errorf("paths %q, %v", got, c.Warnings)
+	}
+}
+
 // A path that is not absolute matches nothing; the other files of the host must be shipped all the same.
 func TestRelativePathsAreWarnedAbout(t *testing.T) {
 	c := mustParse(t, strings.Replace(minimal, `["/`, `["app.log", "~/x.log", "C:/logs/x.log", "/`, 1))

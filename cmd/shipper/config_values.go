@@ -420,3 +420,30 @@ func expandEnv(s string, env func(string) (string, bool)) (string, error) {
 	})
 	return out, failed
 }
+
+// usablePatterns drops the patterns that can match nothing, with a warning: those that are not absolute, and those of the
+// spool's own directory. One of them must not keep all the other files of a host from being shipped.
+func (c *Config) usablePatterns(at string, patterns []string) []string {
+	var usable []string
+	for i, p := range patterns {
+		why := ""
+		if dir, _ := doublestar.SplitPattern(p); !filepath.IsAbs(p) {
+			why = "is not absolute and matches nothing"
+		} else if realDir(dir) == realDir(c.Spool.Dir) {
+			why = "is in spool.dir, where nothing is read: give the spool a directory of its own"
+		} else {
+			usable = append(usable, p)
+			continue
+		}
+		c.Warnings = append(c.Warnings, c.errorAt(fmt.Sprintf("%spaths[%d]", at, i), "%q %s", p, why))
+	}
+	return usable
+}
+
+// realDir is where a directory is behind symlinks, if it is there.
+func realDir(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return filepath.Clean(path)
+}

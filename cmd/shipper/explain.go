@@ -344,7 +344,7 @@ func surveyOf(cfg *Config) (*tail.Survey, *spool.Inspection, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	in, err := spool.Inspect(spool.Options{Dir: filepath.Clean(cfg.Spool.Dir)})
+	in, err := spool.Inspect(spool.Options{Dir: filepath.Clean(cfg.Spool.Dir), Blocks: p.Blocks()})
 	if err != nil {
 		in = nil // none yet, or none that can be read: then a start would say so
 	}

@@ -60,21 +60,17 @@ func (OS) OpenFile(name string, mode Mode) (File, error) {
 	if mode != Create && !mayBeFile(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: ErrNoFile}
 	}
-	f, err := os.OpenFile(name, flag|syscall.O_CLOEXEC, 0o600)
+	f, err := os.OpenFile(name, flag|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	return osFile{f}, nil
 }
 
-// mayBeFile is false for what to open would wait for ever or fail each time: pipes,
-// sockets, directories, and links that lead to these or nowhere.
+// mayBeFile is false for what to open would wait for ever or fail each time, pipes,
+// sockets, directories, and for links: what these lead to is not ours to cut or write.
 func mayBeFile(name string) bool {
-	st, err := os.Stat(name)
-	if errors.Is(err, os.ErrNotExist) {
-		_, err = os.Lstat(name)
-		return err != nil
-	}
+	st, err := os.Lstat(name)
 	return err != nil || st.Mode().IsRegular()
 }
 
@@ -145,6 +141,27 @@ func (l *dirLock) Close() error {
 }
 
 type osFile struct{ *os.File }
+
+// Errors of what is done to an open file do not name it: it may have been renamed.
+
+func (f osFile) ReadAt(p []byte, at int64) (int, error) {
+	n, err := f.File.ReadAt(p, at)
+	return n, nameless(err)
+}
+
+func (f osFile) WriteAt(p []byte, at int64) (int, error) {
+	n, err := f.File.WriteAt(p, at)
+	return n, nameless(err)
+}
+
+func (f osFile) Truncate(size int64) error { return nameless(f.File.Truncate(size)) }
+
+func nameless(err error) error {
+	if at, ok := errors.AsType[*fs.PathError](err); ok {
+		return os.NewSyscallError(at.Op, at.Err)
+	}
+	return err
+}
 
 func (f osFile) Size() (int64, error) {
 	st, err := f.Stat()

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -87,6 +88,50 @@ func testImplementation(t *testing.T, name string, f FS, dir string) {
 	lock, _, err = f.Lock(a, "pid 3")
 	must(t, err)
 	must(t, lock.Close())
+}
+
+// TestLinks: whoever puts a link where the spool has a file leads it to nothing of
+// somebody else's.
+func TestLinks(t *testing.T) {
+	dir := t.TempDir()
+	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link")
+	must(t, os.WriteFile(target, []byte("somebody's"), 0o600))
+	must(t, os.Symlink(target, link))
+	if _, _, err := (OS{}).Lock(link, "pid 1"); err == nil {
+		t.Error("a link was locked")
+	}
+	for _, mode := range []Mode{Read, Write, Create} {
+		want := ErrNoFile
+		if mode == Create {
+			want = fs.ErrExist
+		}
+		if _, err := (OS{}).OpenFile(link, mode); !errors.Is(err, want) {
+			t.Errorf("mode %d: %v, want %v", mode, err, want)
+		}
+	}
+	if got, err := os.ReadFile(target); err != nil || string(got) != "somebody's" {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// TestRenamedFile: an error does not name a file as it was called when it was opened.
+func TestRenamedFile(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "temp")
+	must(t, os.WriteFile(name, nil, 0o600))
+	f, err := (OS{}).OpenFile(name, Read)
+	must(t, err)
+	must(t, (OS{}).Rename(name, filepath.Join(dir, "final")))
+	_, err = f.WriteAt([]byte("x"), 0)
+	for _, err := range []error{err, f.Truncate(7)} {
+		if err == nil || strings.Contains(err.Error(), "temp") {
+			t.Errorf("%v", err)
+		}
+	}
+	if _, err := f.ReadAt(make([]byte, 1), 0); err != io.EOF {
+		t.Errorf("the end: %v", err)
+	}
+	must(t, f.Close())
 }
 
 // testPunch: a hole reads as zeros, takes no room and leaves its neighbours.
