@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -82,18 +83,69 @@ func (c *cli) spoolExport(a *spoolArgs) error {
 
 type recordFunc func(out io.Writer, l *spool.LaneInfo, index uint64, r *kafka.Record) error
 
+// looksMax bounds how often records are looked for again. What is damaged costs a look, what an agent at work has moved, too.
+const looksMax = 10
+
+// recordLook is what records are read from: a look at a spool, and a newer one once it turns out that an agent has cut off, given
+// up or used again what the first one saw.
+type recordLook struct {
+	dir  string
+	in   *spool.Inspection
+	rd   *spool.Reader
+	left int // further looks
+}
+
+func newRecordLook(dir string) (*recordLook, error) {
+	v := &recordLook{dir: dir, left: looksMax}
+	return v, v.look()
+}
+
+func (v *recordLook) look() (err error) {
+	if v.in, err = spool.Inspect(spool.Options{Dir: v.dir}); err != nil {
+		return err
+	}
+	v.rd = v.in.NewReader()
+	return nil
+}
+
+// again is where the records of refs, of one lane, are now.
+func (v *recordLook) again(l *spool.LaneInfo, refs []spool.Ref) (*spool.LaneInfo, []spool.Ref, error) {
+	v.left--
+	if err := v.rd.Close(); err != nil {
+		return l, nil, err
+	}
+	if err := v.look(); err != nil {
+		return l, nil, err
+	}
+	i := slices.IndexFunc(v.in.Lanes, func(now spool.LaneInfo) bool { return now.ID == l.ID })
+	if i < 0 {
+		return l, nil, nil
+	}
+	l = &v.in.Lanes[i]
+	var now []spool.Ref
+	for _, ref := range l.Held {
+		for len(refs) > 0 && refs[0].Next() <= ref.First {
+			refs = refs[1:]
+		}
+		if len(refs) > 0 && refs[0].First < ref.Next() && !l.Dropped(ref) {
+			now = append(now, ref)
+		}
+	}
+	return l, now, nil
+}
+
 // eachRecord goes through the lanes that were asked for, in order. A batch that cannot be read is said on standard error and
 // makes the exit code 1; one that a running agent has delivered and given up meanwhile is no error.
 func (c *cli) eachRecord(a *spoolArgs, fn recordFunc) error {
-	in, err := spool.Inspect(spool.Options{Dir: a.dir})
+	v, err := newRecordLook(a.dir)
 	if err != nil {
 		return err
 	}
-	rd := in.NewReader()
 	out := bufio.NewWriter(c.stdout)
 	matched, unread := false, 0
-	for i := range in.Lanes {
-		l := &in.Lanes[i]
+	lanes := v.in.Lanes
+	for i := range lanes {
+		l := &lanes[i]
 		if !a.wants(l) {
 			continue
 		}
@@ -102,13 +154,13 @@ func (c *cli) eachRecord(a *spoolArgs, fn recordFunc) error {
 		if a.acked {
 			refs = l.Held
 		}
-		n, err := c.laneRecords(out, rd, l, refs, fn)
+		n, err := c.laneRecords(out, v, l, refs, fn)
 		unread += n
 		if err != nil {
-			return errors.Join(err, rd.Close())
+			return errors.Join(err, v.rd.Close())
 		}
 	}
-	if err := errors.Join(rd.Close(), out.Flush()); err != nil {
+	if err := errors.Join(v.rd.Close(), out.Flush()); err != nil {
 		return err
 	}
 	switch {
@@ -120,16 +172,28 @@ func (c *cli) eachRecord(a *spoolArgs, fn recordFunc) error {
 	return nil
 }
 
-func (c *cli) laneRecords(out io.Writer, rd *spool.Reader, l *spool.LaneInfo, refs []spool.Ref, fn recordFunc) (unread int, err error) {
+// laneRecords reads the batches at refs. One that is damaged, or gone although it was to be sent, is looked for again: what is
+// damaged twice at one place is.
+func (c *cli) laneRecords(out io.Writer, v *recordLook, l *spool.LaneInfo, refs []spool.Ref, fn recordFunc) (unread int, err error) {
 	var batch, raw []byte
-	for _, ref := range refs {
-		batch, err = rd.ReadBatch(batch[:0], ref)
+	from, twice := uint64(0), spool.Ref{} // records below from were read; the batch that was looked for again
+	for len(refs) > 0 {
+		ref := refs[0]
+		batch, err = v.rd.ReadBatch(batch[:0], ref)
 		damaged, isDamage := errors.AsType[*spool.CorruptionError](err)
+		if isDamage && ref != twice && v.left > 0 && (!damaged.Released() || ref.First >= l.Head) {
+			from, twice = max(from, ref.First), ref
+			if l, refs, err = v.again(l, refs); err != nil {
+				return unread, err
+			}
+			continue
+		}
+		refs = refs[1:]
 		switch {
 		case isDamage && damaged.Released():
 			continue
 		case err == nil:
-			raw, err = batchRecords(out, batch, raw, l, ref, fn)
+			raw, err = batchRecords(out, batch, raw, l, ref, from, fn)
 		}
 		if isDamage || errors.Is(err, kafka.ErrMalformed) {
 			unread++
@@ -143,8 +207,8 @@ func (c *cli) laneRecords(out io.Writer, rd *spool.Reader, l *spool.LaneInfo, re
 	return unread, nil
 }
 
-// batchRecords decodes one batch; raw is a buffer that it returns for the next.
-func batchRecords(out io.Writer, batch, raw []byte, l *spool.LaneInfo, ref spool.Ref, fn recordFunc) ([]byte, error) {
+// batchRecords decodes one batch, of which records below from are left out; raw is a buffer that it returns for the next.
+func batchRecords(out io.Writer, batch, raw []byte, l *spool.LaneInfo, ref spool.Ref, from uint64, fn recordFunc) ([]byte, error) {
 	h, err := kafka.ParseHeader(batch)
 	if err != nil {
 		return raw, err
@@ -158,6 +222,9 @@ func batchRecords(out io.Writer, batch, raw []byte, l *spool.LaneInfo, ref spool
 		var r kafka.Record
 		if r, rest, err = kafka.NextRecord(rest, h.FirstTime); err != nil {
 			return raw, err
+		}
+		if ref.First+i < from {
+			continue
 		}
 		if err := fn(out, l, ref.First+i, &r); err != nil {
 			return raw, err

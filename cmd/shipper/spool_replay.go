@@ -76,10 +76,11 @@ func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
 	if err != nil {
 		return err
 	}
-	in, err := spool.Inspect(spool.Options{Dir: filepath.Clean(cfg.Spool.Dir)})
+	v, err := newRecordLook(filepath.Clean(cfg.Spool.Dir))
 	if err != nil {
 		return err
 	}
+	in := v.in
 	r := &replay{out: c.stdout, err: c.stderr, args: a, cfg: &p, oldest: time.Now().Add(-a.since).UnixMilli(), spool: hex.EncodeToString(in.SpoolID[:]), to: map[replayCodec]*kafka.Replay{}}
 	if r.delivered, err = in.Deliveries(); err != nil {
 		return err
@@ -89,7 +90,7 @@ func (c *cli) spoolReplay(ctx context.Context, a *replayArgs) error {
 			to.Close()
 		}
 	}()
-	return r.run(ctx, c, in)
+	return r.run(ctx, c, v)
 }
 
 // replay is one run. The counts of outcomes belong to whoever holds mu.
@@ -119,20 +120,20 @@ type laneReplay struct {
 	first    uint64
 }
 
-func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
-	rd := in.NewReader()
+func (r *replay) run(ctx context.Context, c *cli, v *recordLook) error {
 	lanes := 0
-	for i := range in.Lanes {
-		l := &in.Lanes[i]
+	all := v.in.Lanes
+	for i := range all {
+		l := &all[i]
 		if !r.args.wants(l) {
 			continue
 		}
 		lanes++
-		if err := r.lane(ctx, c, rd, l); err != nil {
-			return errors.Join(err, rd.Close())
+		if err := r.lane(ctx, c, v, l); err != nil {
+			return errors.Join(err, v.rd.Close())
 		}
 	}
-	if err := rd.Close(); err != nil {
+	if err := v.rd.Close(); err != nil {
 		return err
 	}
 	if lanes == 0 {
@@ -167,7 +168,7 @@ func (r *replay) run(ctx context.Context, c *cli, in *spool.Inspection) error {
 }
 
 // lane sends what is acked of one lane, was not dropped, and is young enough.
-func (r *replay) lane(ctx context.Context, c *cli, rd *spool.Reader, l *spool.LaneInfo) error {
+func (r *replay) lane(ctx context.Context, c *cli, v *recordLook, l *spool.LaneInfo) error {
 	var refs []spool.Ref
 	for _, ref := range l.Held {
 		switch {
@@ -183,7 +184,7 @@ func (r *replay) lane(ctx context.Context, c *cli, rd *spool.Reader, l *spool.La
 		return err
 	}
 	did := laneReplay{first: l.Head}
-	unread, err := c.laneRecords(io.Discard, rd, l, refs, func(_ io.Writer, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
+	unread, err := c.laneRecords(io.Discard, v, l, refs, func(_ io.Writer, l *spool.LaneInfo, index uint64, rec *kafka.Record) error {
 		if did.records == 0 {
 			did.first, did.from, did.to = index, rec.Time, rec.Time
 		}
