@@ -330,7 +330,7 @@ func crashThinning(w *world, holes bool, crashes *int) error {
 			return nil
 		}
 		*crashes++
-		if err := w.recoverCrash(mem.Crash(rng), rng, *crashes%32 == 0, crashes); err != nil {
+		if err := w.recoverCrash(mem.Crash(rng), rng, *crashes%64 == 0, crashes); err != nil {
 			w.failure = fmt.Errorf("power cut before %v: %w", o, err)
 		}
 		return nil
