@@ -90,6 +90,9 @@ func (OS) SyncDir(dir string) error {
 // nothing behind, whatever the file says.
 func (OS) Lock(name, about string) (io.Closer, string, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC|syscall.O_NOFOLLOW, 0o600)
+	if errors.Is(err, syscall.ELOOP) {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNoFile}
+	}
 	if err != nil {
 		return nil, "", err
 	}

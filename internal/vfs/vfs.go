@@ -26,7 +26,7 @@ func IsNoSpace(err error) bool {
 // ErrLocked is the answer of Lock when another process holds it.
 var ErrLocked = errors.New("locked by another process")
 
-// ErrNoFile is the answer of OpenFile to a name that is there and no regular file.
+// ErrNoFile is the answer of OpenFile and Lock to a name that is there and no regular file.
 var ErrNoFile = errors.New("no regular file")
 
 // Mode says how OpenFile opens.
