@@ -162,7 +162,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 	}
 	var list []unseen
 	names := namesOf(at.path)
-	styles := w.stylesAt(at, names)
+	var styles map[string]bool
 	for _, dir := range dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
@@ -174,6 +174,10 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 			if g != nil {
 				c.path = g.Path()
 			}
+			style := styleOf(names, sib.path)
+			if style != "" && styles == nil {
+				styles = w.stylesAt(at, names)
+			}
 			moved := w.moved
 			head, kind := w.headOf(sib)
 			switch {
@@ -182,7 +186,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 				if young(w.wall, &sib.st, int64(copyYoung)) {
 					w.lookAgain[kinOf(at)], w.rescan = true, true
 				}
-			case !w.believes(at, sib, kind, names, styles):
+			case style != "" && !w.believes(at, sib, kind, names, styles):
 			case kind != "":
 				if age, ok := w.packedUnseen(at, sib, since, head); ok {
 					list = append(list, unseen{copyFound{found: c, at: sib.path, kind: kind, age: age, sure: true}, head})

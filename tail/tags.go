@@ -181,15 +181,13 @@ func (w *Watcher) stylesAt(at blockPath, names []string) map[string]bool {
 	return styles
 }
 
-// believes tells whether the name of a file is believed to be a rotation's. A number before the extension may be that of another
+// believes tells whether the name of a file with a number or date before its extension is believed to be a rotation's. A number before the extension may be that of another
 // instance of the program, or of its port, and its log may have been made when a generation was: app-2.log, app-8080.log. So it must
 // be what those generations have that are known, next to another of them, and the file must be nobody's log and not be written to any
 // more; where no known one is left, it must be at rest for a while.
 func (w *Watcher) believes(at blockPath, sib sibling, kind string, names []string, styles map[string]bool) bool {
 	style := styleOf(names, sib.path)
 	switch live := w.inPlace(at); {
-	case style == "":
-		return true
 	case len(styles) > 0 && !styles[style] || w.isAlone(names, sib, style):
 		return false
 	case kind != "":
