@@ -197,3 +197,38 @@ func TestByKeyWaitsForPartitions(t *testing.T) {
 		t.Fatalf("after growth %+v", again.keyed)
 	}
 }
+
+// Lines that found no memory are read as soon as there is some, though they were the last of their file and nothing is added
+// to it: a younger file of its line would be read first.
+func TestLastLinesWithoutMemory(t *testing.T) {
+	x := newBench(t, "none", 64<<20)
+	src := &x.r.cfg.Sources[0]
+	src.Record.Key = "field:k" // makes records of lines
+	if err := src.compile(); err != nil {
+		t.Fatal(err)
+	}
+	ctx := watchOne(t, x)
+	var taken [][]byte
+	for size := int(bufferBytes(bufferClass(64 << 20))); size > 0; size /= 2 {
+		for {
+			a, b := x.r.budget.pair(0, size, 1)
+			if a == nil {
+				break
+			}
+			taken = append(taken, a, b)
+		}
+	}
+	now := time.Now()
+	x.r.turns(ctx, now)
+	x.r.turns(ctx, now)
+	if of := x.r.files[0]; x.r.stats.lines.Load() != 0 || !of.more {
+		t.Fatalf("%d lines were read without memory, more to read: %t", x.r.stats.lines.Load(), of.more)
+	}
+	for _, b := range taken {
+		x.r.budget.give(0, b)
+	}
+	x.r.turns(ctx, now)
+	if got := x.r.stats.lines.Load(); got != 3 {
+		t.Fatalf("%d lines were read, want 3", got)
+	}
+}

@@ -184,7 +184,9 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 		s.Rest()
 	}
 	r.hold(of)
-	of.pending = of.f.Done()
+	if of.pending = of.f.Done(); stopped {
+		of.f.Reread() // it was filled already, and nothing new may follow: the file is not at its end
+	}
 	r.publish(of.feed.block)
 	return stopped && of.paused.IsZero(), grow
 }
