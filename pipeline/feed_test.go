@@ -198,6 +198,35 @@ func TestByKeyWaitsForPartitions(t *testing.T) {
 	}
 }
 
+// A file that the spool knows from another topic goes on by key: the lane is written though nothing may be read, since
+// the sink asks only for topics of lanes how many partitions they have.
+func TestByKeyKnownFileOfAnotherTopic(t *testing.T) {
+	x := newBench(t, "none", 64<<20)
+	byKey(t, x)
+	var lanes []spool.Lane
+	taken := make(chan struct{}, 16)
+	x.taken = func(g *group) { lanes = append(lanes, g.commit.Lanes...); taken <- struct{}{} }
+	ctx := watchOne(t, x)
+	f := x.r.files[0].f
+	x.r.seal(x.r.open) // the entry of the new file, and its lane
+	<-taken
+	lanes = nil
+	x.r.cfg.Sources[0].Topic = "other"
+	f.SetID(1)
+	x.d.Open(f)
+	now := time.Now()
+	x.r.takeMail(now)
+	x.r.turns(ctx, now)
+	if len(x.r.open) != 1 {
+		t.Fatal("nothing tells the spool, and with it the sink, of the lane")
+	}
+	x.r.sealDue(now.Add(2 * time.Second))
+	<-taken
+	if len(lanes) != 1 || lanes[0].Topic != "other" || lanes[0].Slot != kafka.KeyedSlot || x.r.stats.lines.Load() != 0 {
+		t.Errorf("lanes %+v are written, %d lines read; want the one of the other topic and no lines", lanes, x.r.stats.lines.Load())
+	}
+}
+
 // Lines that found no memory are read as soon as there is some, though they were the last of their file and nothing is added
 // to it: a younger file of its line would be read first.
 func TestLastLinesWithoutMemory(t *testing.T) {

@@ -173,6 +173,11 @@ func (r *reader) takeMail(now time.Time) {
 			f = r.newFeed(&h)
 			r.feeds[h.lane.id] = f
 		}
+		if f.keyed != nil && len(f.unknown) > 0 {
+			// The sink asks for a topic of which it has a lane. A file that was read into another topic brings no entry before
+			// something is read of it, and nothing is.
+			r.list(f, now)
+		}
 		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
 		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
 		if of.cursor = h.f.Cursor(); !of.known {

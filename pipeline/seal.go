@@ -129,7 +129,7 @@ func (r *reader) due(f *feed, now time.Time) bool {
 	if now.Before(r.deadline(f)) {
 		return false
 	}
-	if now.Sub(f.since) >= fillLingerMax || f.hasIdleLane() {
+	if now.Sub(f.since) >= fillLingerMax || f.hasIdleLane() || f.keyed != nil && f.keyed.n == 0 {
 		return true
 	}
 	for _, of := range f.dirty {
