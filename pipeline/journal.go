@@ -48,6 +48,7 @@ type entry struct {
 	id      *kafka.IdentityRecord
 	index   uint64      // NoticeHeadKept, NoticeRefs
 	top     uint64      // NoticeHeadKept
+	lost    uint64      // NoticeHeadKept
 	skip    kafka.Batch // NoticeSkipKept
 	refsMax int         // NoticeRefs
 	replace *kafka.Replacement
@@ -80,8 +81,8 @@ func (j *journal) Identity(lane uint32, id kafka.IdentityRecord) {
 }
 
 // MoveHead implements kafka.Journal.
-func (j *journal) MoveHead(lane uint32, index, top uint64, last kafka.AckedBatch) {
-	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, top: top, ack: last, urgent: true})
+func (j *journal) MoveHead(lane uint32, index, top, lost uint64, last kafka.AckedBatch) {
+	j.add(entry{kind: kafka.NoticeHeadKept, lane: lane, index: index, top: top, lost: lost, ack: last, urgent: true})
 }
 
 // Skip implements kafka.Journal.
@@ -176,16 +177,15 @@ func (e *entry) addTo(c *spool.Commit, log *spool.Log) {
 // it; it brings the head to where it belongs. A dead letter that lies between is
 // no loss: its own gap stays, and does the same.
 func (e *entry) addHead(c *spool.Commit, log *spool.Log) {
-	h := spool.Head{Lane: e.lane, Index: e.index, Top: e.top}
+	from := e.lost
 	if e.ack.Count > 0 {
-		if e.ack.Next() < e.index {
-			h.Index = e.ack.Next()
-			for _, g := range log.Undropped(e.lane, h.Index, e.index) {
-				g.Reason = spool.GapLostByBroker
-				c.Gaps = append(c.Gaps, g)
-			}
-		}
+		from = e.ack.Next()
 		c.Acks = append(c.Acks, spoolAck(e.lane, &e.ack))
+	}
+	h := spool.Head{Lane: e.lane, Index: min(from, e.index), Top: e.top}
+	for _, g := range log.Undropped(e.lane, h.Index, e.index) {
+		g.Reason = spool.GapLostByBroker
+		c.Gaps = append(c.Gaps, g)
 	}
 	c.Heads = append(c.Heads, h)
 }

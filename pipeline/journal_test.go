@@ -28,14 +28,21 @@ func TestLostAroundDeadLetter(t *testing.T) {
 		return spool.Gap{Lane: 1, From: from, To: to, Records: to - from, Reason: spool.GapLostByBroker}
 	}
 	for _, x := range []struct {
-		acked, index uint64 // end of the last ack that proves something, first batch held
+		acked, index uint64 // end of the last ack that proves something, or with none the first that is lost; first batch held
+		none         bool
 		want         []spool.Gap
 	}{
 		{acked: 3, index: 8, want: []spool.Gap{lost(3, 5), lost(6, 8)}},
 		{acked: 5, index: 6},
 		{acked: 6, index: 6},
+		{acked: 0, index: 8, none: true, want: []spool.Gap{lost(0, 5), lost(6, 8)}},
+		{acked: 2, index: 4, none: true, want: []spool.Gap{lost(2, 4)}},
+		{acked: 4, index: 4, none: true},
 	} {
-		e := entry{kind: kafka.NoticeHeadKept, lane: 1, index: x.index, ack: kafka.AckedBatch{Batch: kafka.Batch{First: x.acked - 1, Count: 1}}}
+		e := entry{kind: kafka.NoticeHeadKept, lane: 1, index: x.index, lost: x.acked}
+		if !x.none {
+			e.lost, e.ack = x.index, kafka.AckedBatch{Batch: kafka.Batch{First: x.acked - 1, Count: 1}}
+		}
 		var got spool.Commit
 		e.addTo(&got, log)
 		if !reflect.DeepEqual(got.Gaps, x.want) || got.Heads[0].Index != x.acked {

@@ -240,6 +240,7 @@ type Action struct {
 	Route    Route
 	Index    uint64
 	Top      uint64
+	Lost     uint64 // ActMoveHead: what lies from here to Index is lost, and held nowhere
 	Slow     bool
 	Shift    bool  // ActSend: move the times so that the newest is BackMs ago
 	BackMs   int64 // ActSend

@@ -18,8 +18,8 @@ type Journal interface {
 	Ack(lane uint32, a AckedBatch, urgent bool) // NoticeAckKept
 	Identity(lane uint32, id IdentityRecord)    // NoticeIdentityKept
 	// MoveHead: the head is index again, of a step back that began at top; last is the last ack that proves something
-	// (Count 0: none does), and what is between it and index is lost. NoticeHeadKept.
-	MoveHead(lane uint32, index, top uint64, last AckedBatch)
+	// (Count 0: none does), and what is between it and index is lost; without one, what is between lost and index. NoticeHeadKept.
+	MoveHead(lane uint32, index, top, lost uint64, last AckedBatch)
 	Skip(lane uint32, b Batch) // NoticeSkipKept: a gap stands for a batch that cannot be read
 	Held(lane uint32)          // NoticeHeld
 	// Refs asks for the places of the lane's batches from index from on, at most refsMax. NoticeRefs.

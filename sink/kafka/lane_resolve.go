@@ -153,7 +153,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	if at >= l.top && at >= ev.Held { // a first step back
 		a.report(ReportHealed, at, l.head, 0)
 		l.top, l.unsure, l.unbroken, l.entire = end, ev.Unsure, true, true
-		l.moveHead(at, a)
+		l.moveHead(at, at, a)
 		return
 	}
 	why, maybe := ReasonRefused, max(l.top, at)
@@ -172,7 +172,7 @@ func (l *Lane) heal(ev *Event, a *Actions) {
 	a.report(ReportMaybeDoubled, told, maybe, why)
 	l.top = 0
 	l.needID = why
-	l.moveHead(at, a)
+	l.moveHead(at, min(ev.Lost, at), a)
 }
 
 // renew ends an identity that the leader refuses although it lost nothing. absent:
@@ -187,15 +187,15 @@ func (l *Lane) renew(absent bool, a *Actions) {
 	l.forgetDoubt()
 }
 
-// moveHead starts again, behind a loss, at index at, which may be the head itself.
+// moveHead starts again, behind a loss, at index at, which may be the head itself; from lost to there all is gone.
 // That is durable even then: another start would take the acks from there on
 // for proof of the same loss.
-func (l *Lane) moveHead(at uint64, a *Actions) {
+func (l *Lane) moveHead(at, lost uint64, a *Actions) {
 	l.forgetDoubt()
 	l.satisfied()
 	l.head = at
 	l.dropBatch()
-	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Acked: l.last})
+	l.ask(busyHead, a, Action{Kind: ActMoveHead, Index: at, Top: l.top, Lost: lost, Acked: l.last})
 }
 
 // leave gives up a topic, which is gone or in a cluster that an operator gives

@@ -13,13 +13,13 @@ import (
 // nowhere is a journal that keeps nothing: the script says what is durable.
 type nowhere struct{}
 
-func (nowhere) Ack(uint32, AckedBatch, bool)                { /* ack-durable */ }
-func (nowhere) Identity(uint32, IdentityRecord)             { /* identity-durable */ }
-func (nowhere) MoveHead(uint32, uint64, uint64, AckedBatch) { /* head-durable */ }
-func (nowhere) Skip(uint32, Batch)                          { /* skipped */ }
-func (nowhere) Held(uint32)                                 { /* loss */ }
-func (nowhere) Refs(uint32, uint64, int)                    { panic("BUG: nobody asks") }
-func (nowhere) Replace(uint32, *Replacement)                { panic("BUG: nobody asks") }
+func (nowhere) Ack(uint32, AckedBatch, bool)                        { /* ack-durable */ }
+func (nowhere) Identity(uint32, IdentityRecord)                     { /* identity-durable */ }
+func (nowhere) MoveHead(uint32, uint64, uint64, uint64, AckedBatch) { /* head-durable */ }
+func (nowhere) Skip(uint32, Batch)                                  { /* skipped */ }
+func (nowhere) Held(uint32)                                         { /* loss */ }
+func (nowhere) Refs(uint32, uint64, int)                            { panic("BUG: nobody asks") }
+func (nowhere) Replace(uint32, *Replacement)                        { panic("BUG: nobody asks") }
 
 // Every Resolve and every Heal ends in one line, and says what became of the
 // records. The events are those of the transcripts in testdata/lane.

@@ -59,9 +59,11 @@ func (b *recutBench) Identity(lane uint32, _ IdentityRecord) {
 	b.kept(Notice{Kind: NoticeIdentityKept, ID: lane})
 }
 
-func (b *recutBench) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("nothing is lost here") }
-func (b *recutBench) Held(uint32)                                 { panic("nothing is lost here") }
-func (b *recutBench) Refs(uint32, uint64, int)                    { panic("there is no backlog") }
+func (b *recutBench) MoveHead(uint32, uint64, uint64, uint64, AckedBatch) {
+	panic("nothing is lost here")
+}
+func (b *recutBench) Held(uint32)              { panic("nothing is lost here") }
+func (b *recutBench) Refs(uint32, uint64, int) { panic("there is no backlog") }
 
 func (b *recutBench) Skip(lane uint32, x Batch) {
 	b.mu.Lock()

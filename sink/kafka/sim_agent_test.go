@@ -236,12 +236,12 @@ func (g *simAgent) Identity(lane uint32, id IdentityRecord) {
 }
 
 // MoveHead implements Journal.
-func (g *simAgent) MoveHead(lane uint32, index, top uint64, last AckedBatch) {
+func (g *simAgent) MoveHead(lane uint32, index, top, lost uint64, last AckedBatch) {
 	if g.w.off == moveInMemory {
 		g.after(0, func() { g.sink.take(&Notice{Kind: NoticeHeadKept, ID: lane}) })
 		return
 	}
-	g.add(simEntry{kind: NoticeHeadKept, lane: lane, index: index, top: top, ack: last}, true)
+	g.add(simEntry{kind: NoticeHeadKept, lane: lane, index: index, top: top, lost: lost, ack: last}, true)
 }
 
 // Skip implements Journal.

@@ -39,6 +39,7 @@ type simEntry struct {
 	id      IdentityRecord
 	index   uint64
 	top     uint64
+	lost    uint64
 	skip    Batch
 	replace *Replaced
 	gap     simSpan // with replace
@@ -160,7 +161,7 @@ func (l *simLane) covering(index uint64) (IdentityRecord, bool) {
 
 // moveHead is what pipeline/journal.go writes.
 func (l *simLane) moveHead(e *simEntry) {
-	l.head, l.top, l.last = e.index, e.top, AckedBatch{}
+	l.head, l.top, l.last = min(e.lost, e.index), e.top, AckedBatch{}
 	if e.ack.Count > 0 {
 		l.head, l.last = e.ack.Next(), e.ack
 	}

@@ -381,7 +381,7 @@ func (s *Sink) perform(r *row, a Action) {
 		s.stats.ackedBatches.Add(1)
 		s.cfg.Journal.Ack(r.info.ID, a.Acked, r.queue.len() > 1 || r.more)
 	case ActMoveHead:
-		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Top, a.Acked)
+		s.cfg.Journal.MoveHead(r.info.ID, a.Index, a.Top, a.Lost, a.Acked)
 	case ActCut:
 		r.cut = a
 		s.cuts.waiting = append(s.cuts.waiting, r)

@@ -31,9 +31,11 @@ func (l *loop) Identity(lane uint32, _ IdentityRecord) {
 	l.kept = append(l.kept, Notice{Kind: NoticeIdentityKept, ID: lane})
 }
 
-func (l *loop) MoveHead(uint32, uint64, uint64, AckedBatch) { panic("not in a healthy cluster") }
-func (l *loop) Skip(uint32, Batch)                          { panic("not in a healthy cluster") }
-func (l *loop) Held(uint32)                                 { panic("not in a healthy cluster") }
+func (l *loop) MoveHead(uint32, uint64, uint64, uint64, AckedBatch) {
+	panic("not in a healthy cluster")
+}
+func (l *loop) Skip(uint32, Batch) { panic("not in a healthy cluster") }
+func (l *loop) Held(uint32)        { panic("not in a healthy cluster") }
 
 // Refs lists what offer made durable, on from an index.
 func (l *loop) Refs(lane uint32, from uint64, refsMax int) {
