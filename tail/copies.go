@@ -60,6 +60,9 @@ func (w *Watcher) headOf(sib sibling) (head []byte, kind string) {
 	return head, kind
 }
 
+// markBytesMax of a head may be a byte order mark, with which many begin.
+const markBytesMax = 3
+
 func beginsLike(head []byte, fp Fingerprint) bool {
 	n := int(fp.PrefixBytes)
 	return n > 0 && n <= len(head) && xxhash.Sum64(head[:n]) == fp.Prefix
@@ -88,6 +91,9 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 				continue
 			}
 			head, kind := w.headOf(sib)
+			if kind != "" && fp.PrefixBytes <= markBytesMax && sib.st.mtime < fp.Born-clockTick && k.ino != fp.Ino {
+				continue // what is in it was written before that file was made
+			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}

@@ -231,7 +231,11 @@ func (w *Watcher) list(dir string) (list []sibling) {
 // searchStrays looks for sources of the spool that no pattern found among the siblings of the path they had,
 // and enters what it finds as missing: its rest is read under the name it has now.
 func (w *Watcher) searchStrays() {
-	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
+	list := slices.Concat(slices.Collect(maps.Values(w.strays))...)
+	slices.SortFunc(list, func(a, b *File) int { // who knows most of its head takes its copy first
+		return cmp.Or(cmp.Compare(b.fp.PrefixBytes, a.fp.PrefixBytes), cmp.Compare(a.fp.Born, b.fp.Born))
+	})
+	for _, f := range list {
 		moved := w.moved
 		if w.strayFound(f) || f.src.key.block >= 0 && w.strayCopy(f) {
 			continue
