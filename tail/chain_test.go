@@ -51,6 +51,7 @@ type container struct {
 	gen     int
 	dated   bool     // app.log.20261130-003 and not app.log.1
 	before  bool     // app.1.log
+	keeps   bool     // its compressed copies have the times of what they were made of
 	rotated []string // not compressed yet, oldest first; numbered ones are told by their place
 	packing []func() // what is left to do of compressing one
 }
@@ -141,6 +142,7 @@ func (n notes) Write(b []byte) (int, error) {
 func (x *chained) add(i int) {
 	dir := filepath.Join(x.dir, fmt.Sprintf("pod%d", i))
 	c := &container{path: dir + "/0.log", link: fmt.Sprintf("%s/links/pod%d.log", x.dir, i), dated: x.rng.IntN(2) == 0, before: x.rng.IntN(2) == 0}
+	c.keeps = !c.dated || x.rng.IntN(2) == 0
 	x.must(os.MkdirAll(dir, 0o755))
 	x.must(os.MkdirAll(x.dir+"/links", 0o755))
 	x.must(os.WriteFile(c.path, nil, 0o644))
@@ -247,7 +249,11 @@ func (x *chained) startPacking(c *container, path string) {
 	c.packing = []func(){
 		func() { x.must(os.WriteFile(to, b.Bytes()[:half], 0o644)) },
 		func() { x.must(appendTo(to, string(b.Bytes()[half:]))) },
-		func() { x.must(os.Chtimes(to, st.ModTime(), st.ModTime())) },
+		func() {
+			if c.keeps {
+				x.must(os.Chtimes(to, st.ModTime(), st.ModTime()))
+			}
+		},
 		func() { x.must(os.Rename(to, path+".gz")) },
 		func() { x.must(os.Remove(path)) },
 	}

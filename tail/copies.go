@@ -38,6 +38,7 @@ type peeked struct {
 	st   fileStat
 	head []byte
 	kind string
+	none bool // nothing is in it, for sure
 }
 
 const peeksMax = 4096 // heads remembered
@@ -48,7 +49,7 @@ func (w *Watcher) headOf(sib sibling) (head []byte, kind string) {
 	if p, ok := w.peeks[k]; ok && p.st.same(&sib.st) && p.st.is(&sib.st) {
 		return p.head, p.kind
 	}
-	head, kind, err := w.peek(sib)
+	p, err := w.peek(sib)
 	if err != nil {
 		w.cannot(sib.path, err)
 		return nil, ""
@@ -56,8 +57,13 @@ func (w *Watcher) headOf(sib sibling) (head []byte, kind string) {
 	if len(w.peeks) >= peeksMax {
 		clear(w.peeks)
 	}
-	w.peeks[k] = peeked{sib.st, head, kind}
-	return head, kind
+	w.peeks[k] = p
+	return p.head, p.kind
+}
+
+// holdsNothing tells whether a sibling whose head was read is the whole copy of an empty file.
+func (w *Watcher) holdsNothing(sib sibling) bool {
+	return w.peeks[key{0, sib.st.dev, sib.st.ino}].none
 }
 
 // markBytesMax of a head may be a byte order mark, with which many begin.
@@ -94,12 +100,16 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if kind != "" && fp.PrefixBytes <= markBytesMax && sib.st.mtime < fp.Born-clockTick && k.ino != fp.Ino {
 				continue // what is in it was written before that file was made
 			}
+			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
+			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
+				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true}, true
+			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}
 			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == ""}
-			if this.sure || k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born {
-				this.sure = true // or it was read from before
+			if this.sure || isOwn {
+				this.sure = true
 				return this, true
 			}
 			candidates++
@@ -125,7 +135,11 @@ func (w *Watcher) enterCopy(f *File, c copyFound) {
 		w.drop(g) // it was found, but never handed out
 	}
 	if c.kind != "" && c.age == 0 {
-		c.age = w.packedAge(blockPath{c.block, c.path}, sibling{c.at, c.st})
+		born := f.fp.Born
+		if f.fp.Ino == c.st.ino && born == c.st.born { // of the copy itself
+			born = 0
+		}
+		c.age = w.packedAge(blockPath{c.block, c.path}, sibling{c.at, c.st}, born)
 	}
 	f.src.age = c.age
 	f.copy, f.src.packed, f.src.was = true, c.kind, f.fp

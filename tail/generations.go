@@ -37,7 +37,7 @@ func byNumber(nameA, nameB string) int {
 		return cmp.Compare(nameA, nameB)
 	}
 	order := cmp.Or(cmp.Compare(len(numA), len(numB)), cmp.Compare(numA, numB))
-	if !dated(nameA[:same]) { // numbers count backwards, dates and times forwards
+	if !dated(nameA[:same]) && !(isYear(nameA[same:]) && isYear(nameB[same:])) { // numbers count backwards, dates and times forwards
 		countA, countB := digits(nameA[same:]) <= countDigitsMax, digits(nameB[same:]) <= countDigitsMax
 		switch {
 		case countA != countB:

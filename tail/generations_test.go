@@ -17,6 +17,7 @@ func TestByGeneration(t *testing.T) {
 		{"/l/app.log.20261130-000405", "/l/app.log.20261130-000910.gz", "/l/app.log.20261130-101010", "/l/app.log"},
 		{"/k/app.log", "/l/app.log.1", "/l/app.log"},
 		{"/l/a.log", "/l/b.log"},
+		{"/l/app.log.2026-12-31.gz", "/l/app.log.2027-01-01", "/l/app.log"},
 		{"/l/app-2.log", "/l/app-1.log"},
 		{"/l/app.10.log.gz", "/l/app.9.log.gz", "/l/app.1.log", "/l/app.log"},
 		{"/l/app_002.log", "/l/app_001.log", "/l/app.log"},

@@ -82,41 +82,107 @@ func (f *File) before(g *File) bool {
 	if f.src.restOf == g || g.src.restOf == f {
 		return f.src.restOf == g
 	}
-	return cmp.Or(cmp.Compare(f.age(), g.age()), trueFirst(f.src.packed != "", g.src.packed != ""), trueFirst(f.src.missing, g.src.missing), byGeneration(f.name(), g.name())) < 0
+	return cmp.Or(cmp.Compare(f.age(), g.age()), byDate(f.name(), g.name()), trueFirst(f.src.packed != "", g.src.packed != ""), trueFirst(f.src.missing, g.src.missing), byGeneration(f.name(), g.name())) < 0
 }
 
 // name is the name that f has now, as far as that is known, behind symlinks.
 func (f *File) name() string { return cmp.Or(f.src.at, f.src.real, f.Path()) }
 
-// packedAge is the age of what is in a compressed file. If that did not keep the time of the last write, it is between those of its
-// neighbours by name. The last of these is the file at the path itself, if it is new there: one that is known may be what was
-// copied and truncated.
-func (w *Watcher) packedAge(at blockPath, sib sibling) int64 {
-	if keptTime(&sib.st) {
-		return sib.st.mtime
+// packedAge is the age of what is in a compressed file that was made of one created at born; 0: unknown. If the copy did not keep the
+// time of the last write, it is between those of its neighbours: that of which it is known when they were made, else by name. Where
+// the copy's times may be kept or not, dates in names are believed.
+func (w *Watcher) packedAge(at blockPath, sib sibling, born int64) int64 {
+	st, names := &sib.st, namesOf(at.path)
+	isDated := hasDate(names, sib.path)
+	if keptTime(st) && (st.mtime != st.born || !isDated) {
+		return st.mtime
 	}
-	age, above, names := int64(0), sib.st.mtime, namesOf(at.path)
+	age, above := int64(0), w.madeAfter(at, born, st.mtime)
 	style, order := styleOf(names, sib.path), w.orderBeside(names, sib)
+	if isDated {
+		order = byDate
+	}
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if o.path == sib.path || (!namedAfter(names, o.path, numbered) || styleOf(names, o.path) != style) && !(slices.Contains(names, o.path) && w.isNewAt(at.block, o)) {
+		isLive := slices.Contains(names, o.path)
+		if o.path == sib.path || (!namedAfter(names, o.path, numbered) || styleOf(names, o.path) != style) && !(isLive && w.isNewAt(at.block, o)) {
 			continue
 		}
-		made, written := o.st.born, o.st.mtime
-		if g := w.sourceOf(at.block, &o.st); g != nil && g.src.packed != "" {
-			made, written = g.age(), g.age()
-		} else if _, kind := w.headOf(o); kind != "" {
-			if !keptTime(&o.st) {
-				continue
-			}
-			made = written
+		side := 1 // the live file is behind all
+		if !isLive {
+			side = order(o.path, sib.path)
 		}
-		if !slices.Contains(names, o.path) && order(o.path, sib.path) < 0 {
-			age = max(age, written+1)
-		} else {
-			above = min(above, made-1)
+		switch made, written, ok := w.timesOf(at, o, isDated); {
+		case !ok || side == 0:
+		case side < 0:
+			age = max(age, written)
+		default:
+			above = min(above, made)
 		}
 	}
 	return max(age, above)
+}
+
+// timesOf is when a neighbour of a compressed file was made, at the latest, and how old it is. !ok: unknown. Where dates tell, two of
+// one age are in their order; else there is a nanosecond between them.
+func (w *Watcher) timesOf(at blockPath, o sibling, isDated bool) (made, written int64, ok bool) {
+	made, written = o.st.born, o.st.mtime
+	g := w.sourceOf(at.block, &o.st)
+	if g != nil && g.src.packed != "" {
+		made, written = min(g.age(), g.made()), g.age()
+	} else if head, kind := w.headOf(o); kind != "" {
+		if g := w.openOriginal(at, o, head); g != nil && isDated {
+			made, written = g.src.st.born, g.src.st.born
+		} else if made = written; !keptTime(&o.st) || isDated && o.st.mtime == o.st.born {
+			return 0, 0, false
+		}
+	} else if isDated {
+		written = made // which is its age
+	}
+	if isDated {
+		return made, written, true
+	}
+	return made - 1, written + 1, true
+}
+
+// made is when a generation was made, at the latest.
+func (f *File) made() int64 {
+	s := &f.src
+	switch {
+	case s.packed == "":
+		return s.st.born
+	case s.was.Born == 0 || s.was.Ino == s.st.ino && s.was.Born == s.st.born: // that of the copy
+		return s.age
+	}
+	return s.was.Born
+}
+
+// openOriginal is the file that a compressed one was made of, if it is still being read although it was removed.
+func (w *Watcher) openOriginal(at blockPath, sib sibling, head []byte) *File {
+	for g := range w.kin[kinOf(at)] {
+		if g.fd >= 0 && g.src.packed == "" && g.src.missing && g.src.st.born != 0 && w.isCopyOf(g, sib, head) {
+			return g
+		}
+	}
+	return nil
+}
+
+// madeAfter is when the first of the generations that are known was made after born, at most until. 0: born is unknown.
+func (w *Watcher) madeAfter(at blockPath, born, until int64) int64 {
+	if born == 0 {
+		return until
+	}
+	first := func(made int64) {
+		if made > born {
+			until = min(until, made)
+		}
+	}
+	for g := range w.kin[kinOf(at)] {
+		first(g.made())
+	}
+	for _, g := range w.strayKin[kinOf(at)] {
+		first(g.fp.Born)
+	}
+	return until
 }
 
 // isNewAt tells whether the spool does not know a file, under no name, and when it was made is known.

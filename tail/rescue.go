@@ -197,9 +197,9 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 		}
 	}
 	slices.SortFunc(list, func(a, b unseen) int {
-		return cmp.Or(cmp.Compare(a.age, b.age), trueFirst(a.kind != "", b.kind != ""), byGeneration(a.at, b.at))
+		return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at), trueFirst(a.kind != "", b.kind != ""), byGeneration(a.at, b.at))
 	})
-	for _, u := range list {
+	for _, u := range w.pairByDate(at, list) {
 		w.enterUnseen(u)
 	}
 }
@@ -231,8 +231,11 @@ type unseen struct {
 
 // packedUnseen tells whether a compressed file is an unseen generation, and its age.
 func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []byte) (age int64, ok bool) {
-	age = w.packedAge(at, sib)
-	if age < since || age == since && !w.isBehindByName(at, sib.path, age) && !w.isOfVanished(at, sib, age) || len(head) == 0 {
+	age = w.packedAge(at, sib, 0)
+	if len(head) == 0 {
+		return age, w.isOfEmpty(at, sib)
+	}
+	if age < since || age == since && !w.isBehindByName(at, sib.path, age) && !w.isOfVanished(at, sib, age) {
 		return 0, false
 	}
 	// Where a name led elsewhere the listing is of before the copy was done, perhaps, and so is its time: the next look tells.
@@ -274,6 +277,11 @@ func (w *Watcher) enterUnseen(u unseen) {
 	if f == nil {
 		f = w.newFile(c.block, c.path)
 	}
+	w.enterUnread(f, u)
+}
+
+// enterUnread makes a copy that of a source of which nothing was read.
+func (w *Watcher) enterUnread(f *File, u unseen) {
 	f.fp.Prefix, f.fp.PrefixBytes = xxhash.Sum64(u.head), uint32(len(u.head))
 	w.enterCopy(f, u.copyFound)
 }
@@ -281,8 +289,8 @@ func (w *Watcher) enterUnseen(u unseen) {
 // unreadStray takes the source of the spool of which nothing was read and that a copy of that age holds: the youngest that was made
 // before it.
 func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
-	for _, f := range w.strayKin[kinOf(at)] {
-		if w.isStray(f) && f.Path() == at.path && f.cur.AnchorBytes == 0 && f.fp.PrefixBytes == 0 && f.fp.Born != 0 && f.fp.Born <= age && (youngest == nil || f.fp.Born > youngest.fp.Born) {
+	for _, f := range w.unreadStrays(at) {
+		if f.fp.Born <= age {
 			youngest = f
 		}
 	}

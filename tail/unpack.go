@@ -203,24 +203,25 @@ func (f *File) catchUp(st *Status) {
 	f.rd, f.pending, f.nulTo, f.noFlush = r, 0, 0, false
 }
 
-// peek returns the first bytes of a file, unpacked if it is compressed, and with what; kind is also set for compressions
+// peek reads the first bytes of a file, unpacked if it is compressed, and with what; kind is also set for compressions
 // that are not read.
-func (w *Watcher) peek(sib sibling) (head []byte, kind string, err error) {
+func (w *Watcher) peek(sib sibling) (p peeked, err error) {
 	fd, err := w.openSibling(sib)
 	if err != nil {
-		return nil, "", err
+		return p, err
 	}
 	defer closeFD(fd)
-	head = make([]byte, prefixBytesMax)
+	head := make([]byte, prefixBytesMax)
 	n, err := pread(fd, head, 0)
 	if err != nil {
-		return nil, "", err
+		return p, err
 	}
-	if kind = compressed(head[:n]); kind == "" {
-		return head[:n], "", nil
+	kind := compressed(head[:n])
+	if kind == "" {
+		return peeked{st: sib.st, head: head[:n]}, nil
 	}
 	u := newUnpacker(fd, kind)
 	defer u.close()
-	u.more(head)
-	return bytes.Clone(u.head[:u.headLen]), kind, nil
+	n = u.more(head)
+	return peeked{sib.st, bytes.Clone(u.head[:u.headLen]), kind, n == 0 && u.ended}, nil
 }

@@ -14,14 +14,17 @@ import (
 	"time"
 )
 
-// kubelet keeps a container's log as a real one does: the live file is renamed, the one that was renamed before is compressed into a
-// .tmp that gets its name when it is whole. Its time is that of the last write: real files are further apart than these.
+// kubelet keeps a container's log as a real one does: what was renamed before is compressed into a .tmp that gets its name when it is
+// whole and no times, all but the newest five are removed, and the live file is renamed by the time in seconds.
 type kubelet struct {
 	t       *testing.T
 	live    string
 	rotated int
-	last    string
+	kept    []string // the newest one is not compressed yet
+	at      string   // the time of the last one
 }
+
+const kubeletKeeps = 5
 
 func (k *kubelet) must(err error) {
 	if err != nil {
@@ -38,14 +41,25 @@ func (k *kubelet) write(text string) {
 	k.must(err)
 }
 
+// rotate does nothing twice in a second: names would be the same.
 func (k *kubelet) rotate() {
-	k.rotated++
-	to := fmt.Sprintf("%s.20260101-%06d", k.live, k.rotated)
-	k.must(os.Rename(k.live, to))
-	if k.last != "" {
-		k.compress(k.last)
+	now := time.Now().Format("20060102-150405")
+	if now == k.at {
+		return
 	}
-	k.last = to
+	k.at = now
+	if n := len(k.kept); n > 0 {
+		k.compress(k.kept[n-1])
+		k.kept[n-1] += ".gz"
+	}
+	for len(k.kept) >= kubeletKeeps {
+		k.must(os.Remove(k.kept[0]))
+		k.kept = k.kept[1:]
+	}
+	to := k.live + "." + now
+	k.must(os.Rename(k.live, to))
+	k.kept = append(k.kept, to)
+	k.rotated++
 }
 
 func (k *kubelet) compress(path string) {
@@ -65,11 +79,6 @@ func (k *kubelet) compress(path string) {
 	k.must(err)
 	k.must(z.Close())
 	k.must(out.Close())
-	st, err := in.Stat()
-	if err == nil {
-		err = os.Chtimes(path+".tmp", st.ModTime(), st.ModTime())
-	}
-	k.must(err)
 	k.must(os.Rename(path+".tmp", path+".gz"))
 	k.must(os.Remove(path))
 }

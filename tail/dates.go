@@ -1,0 +1,183 @@
+package tail
+
+// Rotations that are named by date, and compressed by a program that keeps no times, as a kubelet does. When what is in such a copy was
+// written is not known, only that it was before the next one. But dates run forward, so the names are in order, and what the spool knows
+// is one piece of the sequence: between two generations that are known there is none that is not.
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+)
+
+// hasDate tells whether a file beside names has a date or a time in what rotations put into its name: then the names say which generation
+// is older, and no clock does it better: app.log-20261130, 0.log.20261130-140802, app-2026-11-30.log, app.log.1764511682.
+func hasDate(names []string, path string) bool {
+	same := 0
+	for _, name := range names {
+		same = max(same, commonBytes(name, path))
+	}
+	for rest := path[max(same, len(parent(path))):]; rest != ""; rest = rest[max(1, digits(rest)):] {
+		if digits(rest) > countDigitsMax || isYear(rest) {
+			return true
+		}
+	}
+	return false
+}
+
+// commonBytes is how far two paths agree.
+func commonBytes(a, b string) (n int) {
+	for n < len(a) && n < len(b) && a[n] == b[n] {
+		n++
+	}
+	return n
+}
+
+// isYear tells whether s begins with a year and goes on with a month.
+func isYear(s string) bool {
+	return digits(s) == yearDigits && (s[:2] == "19" || s[:2] == "20") && len(s) > yearDigits+1 && strings.ContainsRune(".-_", rune(s[yearDigits])) && isDigit(s[yearDigits+1])
+}
+
+// byDate orders two generations by the dates in their names. 0: those do not tell.
+func byDate(a, b string) int {
+	if a == b || parent(a) != parent(b) {
+		return 0
+	}
+	same := commonBytes(a, b)
+	for same > 0 && isDigit(a[same-1]) {
+		same--
+	}
+	restA, restB := a[same:], b[same:]
+	n := min(digits(restA), digits(restB))
+	if n > countDigitsMax || isYear(restA) && isYear(restB) || n > 0 && dated(a[len(parent(a)):same]) {
+		numA, numB := leadingDigits(restA), leadingDigits(restB)
+		return cmp.Or(cmp.Compare(len(numA), len(numB)), cmp.Compare(numA, numB))
+	}
+	return 0
+}
+
+// anchor is a generation that is known: its name, "" for the live file, which is behind all of them, and its turn.
+type anchor struct {
+	name string
+	turn uint64
+}
+
+// turn orders the generations of a path that the spool knows: they were handed out, and got their numbers, the oldest first. Those that
+// were not yet come behind them.
+func (f *File) turn() uint64 { return f.ID() - 1 }
+
+// pairByDate gives the generations of the spool of which nothing was read, and that are gone, the copies that are theirs by the order
+// of their names, and returns the others, without those that are older than what is known. Only of copies that kept no times.
+func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
+	var copies []unseen
+	names := namesOf(at.path)
+	for _, u := range list {
+		switch {
+		case u.kind == "" || !hasDate(names, u.at):
+			others = append(others, u)
+		case u.st.mtime < u.st.born:
+			return list // the program keeps times
+		default:
+			copies = append(copies, u)
+		}
+	}
+	slices.SortStableFunc(copies, func(a, b unseen) int { return byDate(a.at, b.at) })
+	strays := w.unreadStrays(at)
+	slices.SortStableFunc(strays, func(a, b *File) int { return cmp.Compare(a.turn(), b.turn()) })
+	for len(strays) > 0 && len(copies) > 0 {
+		older, younger := w.anchors(at, strays[0].turn())
+		n := 1 // strays between the two
+		for n < len(strays) && strays[n].turn() < younger.turn {
+			n++
+		}
+		from, to := between(copies, older.name, younger.name)
+		if older.name == "" && younger.turn < math.MaxUint64 && to-from > n { // they end at the younger one, and those before were read
+			copies = copies[to-n:]
+			from, to = 0, n
+		}
+		for i, u := range copies[from:min(to, from+n)] {
+			w.unstray(strays[i])
+			w.stats.rescued.Add(1)
+			u.age = 0 // that is told by what is known of it
+			w.enterUnread(strays[i], u)
+		}
+		copies = slices.Delete(copies, from, min(to, from+n))
+		strays = strays[n:]
+	}
+	for _, u := range copies {
+		if len(u.head) > 0 {
+			u.age = w.packedAge(at, sibling{u.at, u.st}, 0)
+			others = append(others, u)
+		}
+	}
+	slices.SortStableFunc(others, func(a, b unseen) int { return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at)) })
+	return others
+}
+
+// between tells which of copies, which are in order, are behind older and before younger; no name: all.
+func between(copies []unseen, older, younger string) (from, to int) {
+	for older != "" && from < len(copies) && byDate(copies[from].at, older) < 0 {
+		from++
+	}
+	for to = from; to < len(copies) && (younger == "" || byDate(copies[to].at, younger) < 0); {
+		to++
+	}
+	return from, to
+}
+
+// unreadStrays are the sources of the spool that are gone and of which nothing was read, the oldest first.
+func (w *Watcher) unreadStrays(at blockPath) (list []*File) {
+	for _, f := range w.strayKin[kinOf(at)] {
+		if w.isStray(f) && f.Path() == at.path && f.neverRead() && f.fp.Born != 0 {
+			list = append(list, f)
+		}
+	}
+	slices.SortFunc(list, func(a, b *File) int { return cmp.Compare(a.fp.Born, b.fp.Born) })
+	return list
+}
+
+// anchors are the known generations before and behind one; no name: there is none before it, or the live file is behind it. The turn of
+// none behind it is the last possible.
+func (w *Watcher) anchors(at blockPath, turn uint64) (older, younger anchor) {
+	names := namesOf(at.path)
+	younger.turn = math.MaxUint64
+	for g := range w.kin[kinOf(at)] {
+		if g.ID() == 0 || !g.src.lostSince.IsZero() {
+			continue
+		}
+		a := anchor{g.name(), g.turn()}
+		if isLive := !g.src.missing && g.Path() == at.path; isLive {
+			a.name = ""
+		} else if !hasDate(names, a.name) {
+			continue
+		}
+		switch {
+		case a.turn < turn && a.name != "" && (older.name == "" || a.turn > older.turn):
+			older = a
+		case a.turn > turn && a.turn < younger.turn:
+			younger = a
+		}
+	}
+	return older, younger
+}
+
+// isOfEmpty tells whether a compressed file holds nothing and is the copy of a generation of the spool: that is no hole then. Nothing was
+// written to that after it was made, so its time says so; where no times are kept the order of dates does.
+func (w *Watcher) isOfEmpty(at blockPath, sib sibling) bool {
+	original, alone := unpackedName(sib.path), true
+	for _, o := range w.siblingsIn(parent(sib.path)) {
+		if o.path == original { // or the copy has another name until it is whole
+			return false
+		}
+		alone = alone && (o.path == sib.path || o.st.mtime != sib.st.mtime)
+	}
+	if !w.holdsNothing(sib) {
+		return false
+	}
+	strays := w.unreadStrays(at)
+	if sib.st.mtime >= sib.st.born {
+		return hasDate(namesOf(at.path), sib.path) && len(strays) > 0
+	}
+	return alone && slices.ContainsFunc(strays, func(g *File) bool { return g.fp.Born == sib.st.mtime })
+}
