@@ -355,7 +355,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			r.sealCrowd(of.feed)
 		}
 		left -= n
-		if blocked || st.EOF {
+		if blocked || st.EOF && !(n > 0 && of.f.LastLineEnds()) { // the generation behind it is read next
 			return blocked
 		}
 		if n == 0 || left <= 0 { // n == 0: in the middle of a hole

@@ -15,6 +15,9 @@ func (f *File) Grew() bool {
 	return err != nil || st.size > f.sizeSeen
 }
 
+// LastLineEnds tells whether the unfinished last line has its end, though no newline: nobody writes to a copy that is unpacked.
+func (f *File) LastLineEnds() bool { return f.unpack != nil && f.unpack.ended && f.Pending() > 0 }
+
 // EndMissing tells that a compressed copy can be read only so far: it is damaged or ends in the middle.
 func (f *File) EndMissing() bool { return f.unpack != nil && (f.unpack.torn || f.unpack.damage != nil) }
 
