@@ -50,6 +50,7 @@ var ways = []struct {
 }{
 	{"cri", Config{Container: CRI}, "2026-11-29T23:28:47.123456789Z stdout F " + accessLine + "\n", 0},
 	{"cri-partials", Config{Container: CRI}, "2026-11-29T23:28:47.123456789Z stdout P half a line of \n2026-11-29T23:28:47.123456789Z stdout F " + accessLine + "\n", 0},
+	{"cri-multiline", Config{Container: CRI, Multiline: Multiline{Start: `^10\.`}}, "2026-11-29T23:28:47.123456789Z stdout P 1\n2026-11-29T23:28:47.123456789Z stderr P  \n2026-11-29T23:28:47.123456789Z stdout F " + accessLine[1:] + "\n2026-11-29T23:28:47.123456789Z stderr F at one\n", 0},
 	{"docker", Config{Container: Docker}, `{"log":"` + strings.ReplaceAll(accessLine, `"`, `\"`) + `\n","stream":"stdout","time":"2026-11-29T23:28:47.123456789Z"}` + "\n", 0},
 	{"multiline-indent", Config{Multiline: Multiline{Indent: true}}, accessLine + "\n\tat one\n\tat two\n\tat three\n", 0},
 	{"multiline-regex", Config{Multiline: Multiline{Start: `^\d{1,3}\.`}}, accessLine + "\n\tat one\n\tat two\n\tat three\n", 0},

@@ -26,8 +26,12 @@ func TestC074EndlessPartials(t *testing.T) {
 		records int
 		reason  Reason
 	}{{Split, 10, OversizeSplit}, {Cut, 2, OversizeCut}, {Skip, 1, OversizeSkip}} {
-		for _, forget := range []bool{false, true} {
-			w := newWorld(t, Config{Container: CRI, RecordBytesMax: limit, Oversize: x.rule}, b.String())
+		for i := range 4 {
+			forget, c := i%2 == 1, Config{Container: CRI, RecordBytesMax: limit, Oversize: x.rule}
+			if i >= 2 {
+				c.Multiline.Start = "^normal"
+			}
+			w := newWorld(t, c, b.String())
 			w.block, w.forget = 32<<10, forget
 			stops := 0
 			w.stop = func() bool { stops++; return forget && stops%2 == 1 }
@@ -43,8 +47,8 @@ func TestC074EndlessPartials(t *testing.T) {
 			if w.sc.Counts[x.reason] == 0 {
 				t.Errorf("rule %d: not counted", x.rule)
 			}
-			if cap(w.sc.joined) > 2*limit {
-				t.Errorf("rule %d: %d bytes held", x.rule, cap(w.sc.joined))
+			if cap(w.sc.joined) > 2*limit || cap(w.sc.message) > 2*limit {
+				t.Errorf("rule %d: %d and %d bytes held", x.rule, cap(w.sc.joined), cap(w.sc.message))
 			}
 		}
 	}

@@ -25,10 +25,12 @@ type Scratch struct {
 	units []unit
 	head  int          // first unit that was not taken
 	open  [streams]int // index of the unfinished unit of each stream; -1: none
+	forms [streams]int // index of the unit that is a message of which only the begin is there (message.go); -1: none
 	parts []part
 	arena []byte // messages that are not in the block as they are
 
 	joined, redacted, value, key []byte // of the record that was peeked at
+	message                      []byte // as multiline looks at it
 	spare                        []byte
 	headers                      []Header
 	numbers                      []byte   // values of headers
@@ -121,7 +123,7 @@ func (f *Format) NewStream(path string) *Stream {
 // joined without copying. Without a block a line's bytes may change behind Line.
 func (s *Stream) Begin(sc *Scratch, block []byte, at int64, p Place) {
 	sc.units, sc.parts, sc.arena, sc.head = sc.units[:0], sc.parts[:0], sc.arena[:0], 0
-	sc.open = [streams]int{-1, -1}
+	sc.open, sc.forms = [streams]int{-1, -1}, [streams]int{-1, -1}
 	s.sc, s.block, s.at, s.began, s.pos, s.joined = sc, block, at, p.Offset, p.Offset, s.joined[:0]
 	s.peeked, s.paused = false, time.Time{}
 	s.taken = [streams]taken{}
@@ -179,6 +181,9 @@ func (s *Stream) Line(l Line) {
 	if l.Offset < s.taken[p.stream].to {
 		return // it belongs to a record that was taken before the file was read again
 	}
+	if s.forming(l, &p) {
+		return
+	}
 	if i := s.sc.open[p.stream]; i >= 0 {
 		u := &s.sc.units[i]
 		switch {
@@ -208,6 +213,7 @@ func (s *Stream) whole(l Line, p *piece) {
 // single makes a record of one line, and ends all that is open.
 func (s *Stream) single(l Line, stream uint8, damaged bool) {
 	for k := range streams {
+		s.settle(k)
 		s.finish(k)
 		s.discard[k] = false
 	}
@@ -229,10 +235,16 @@ func (s *Stream) push(u unit) {
 
 // begin starts a record.
 func (s *Stream) begin(l Line, p *piece) {
-	k := int(p.stream)
 	s.push(unit{start: l.Offset, stream: p.stream, time: p.time})
 	i := len(s.sc.units) - 1
+	s.open(i, p.text)
+	s.add(&s.sc.units[i], l, p, false)
+}
+
+// open makes the i-th unit the unfinished one of its stream; its first line is text.
+func (s *Stream) open(i int, text []byte) {
 	u := &s.sc.units[i]
+	k := int(u.stream)
 	if s.discard[k] {
 		// Only the rest of a record that was cut.
 		s.discard[k] = false
@@ -240,31 +252,19 @@ func (s *Stream) begin(l Line, p *piece) {
 	}
 	s.sc.open[k] = i
 	if m := s.f.multiline; m != nil {
-		m.begin(u, p.text)
-		if u.absorbs && !m.restOf(p.text) {
+		m.begin(u, text)
+		if u.absorbs && !m.restOf(text) {
 			u.absorbs, u.drop = false, false
 		}
 	}
-	s.add(u, l, p, false)
 }
 
 // add appends a line to the unfinished record u.
 func (s *Stream) add(u *unit, l Line, p *piece, newline bool) {
-	if !u.absorbs && !s.fits(u, len(p.text)) {
-		if s.f.cfg.Oversize == Split && u.lines > 0 {
-			u.note(OversizeSplit)
-			s.finish(int(p.stream))
-			s.begin(l, p)
-			return
-		}
-		if u.lines > 0 {
-			u.absorbs = true
-			if u.drop = s.f.cfg.Oversize == Skip; u.drop {
-				u.note(OversizeSkip)
-			} else {
-				u.note(OversizeCut)
-			}
-		}
+	if s.splits(u, len(p.text)) {
+		s.finish(int(p.stream))
+		s.begin(l, p)
+		return
 	}
 	if !u.partial || u.lines == 0 {
 		u.lines++
@@ -273,9 +273,33 @@ func (s *Stream) add(u *unit, l Line, p *piece, newline bool) {
 	if !u.absorbs {
 		s.content(u, l, p.text, newline)
 	}
+	s.finishIfFull(u)
+}
+
+// splits tells whether u is to end before a line of n bytes that it has no room for. Where records are not split it takes no more of any line.
+func (s *Stream) splits(u *unit, n int) bool {
+	if u.absorbs || u.lines == 0 || s.fits(u, n) {
+		return false
+	}
+	switch s.f.cfg.Oversize {
+	case Split:
+		u.note(OversizeSplit)
+		return true
+	case Skip:
+		u.drop = true
+		u.note(OversizeSkip)
+	default:
+		u.note(OversizeCut)
+	}
+	u.absorbs = true
+	return false
+}
+
+// finishIfFull ends u if no line can belong to it any more.
+func (s *Stream) finishIfFull(u *unit) {
 	m := s.f.multiline
 	if !u.partial && (m == nil || m.count > 0 && int(u.lines) >= m.count) {
-		s.finish(int(p.stream))
+		s.finish(int(u.stream))
 	}
 }
 
@@ -329,6 +353,9 @@ func (s *Stream) Stuck() bool {
 // Force ends the oldest record though it is not finished: the window is full.
 func (s *Stream) Force() {
 	u := &s.sc.units[s.sc.head]
+	if s.settle(int(u.stream)); u.done {
+		return // what follows does not belong to it
+	}
 	u.note(WindowFull)
 	if u.absorbs {
 		u.more = true
@@ -341,17 +368,24 @@ func (s *Stream) Force() {
 // end now.
 func (s *Stream) End(now time.Time) {
 	for k := range streams {
-		i, a := s.sc.open[k], &s.age[k]
+		i, last, a := s.sc.open[k], s.sc.forms[k], &s.age[k]
+		if i < 0 {
+			i = last
+		}
+		if last < 0 {
+			last = i
+		}
 		if i < 0 {
 			*a = age{}
 			continue
 		}
-		u := &s.sc.units[i]
-		if a.since.IsZero() || a.start != u.start || a.end != u.end {
-			*a = age{u.start, u.end, now}
+		u, end := &s.sc.units[i], s.sc.units[last].end
+		if a.since.IsZero() || a.start != u.start || a.end != end {
+			*a = age{u.start, end, now}
 		}
 		if now.Sub(a.since) >= s.f.cfg.Timeout {
-			if u.partial {
+			s.settle(k)
+			if u = &s.sc.units[s.sc.open[k]]; u.partial {
 				u.note(TimedOut)
 			}
 			s.finish(k)

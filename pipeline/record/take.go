@@ -80,15 +80,20 @@ func (s *Stream) gather(u *unit) []byte {
 	if u.first == u.last {
 		return sc.parts[u.first].b
 	}
-	sc.joined = sc.joined[:0]
+	sc.joined = sc.appendContent(sc.joined[:0], u)
+	return sc.joined
+}
+
+// appendContent appends the content of u, which has parts.
+func (sc *Scratch) appendContent(b []byte, u *unit) []byte {
 	for i := u.first; i >= 0; i = sc.parts[i].next {
 		p := &sc.parts[i]
 		if p.newline {
-			sc.joined = append(sc.joined, '\n')
+			b = append(b, '\n')
 		}
-		sc.joined = append(sc.joined, p.b...)
+		b = append(b, p.b...)
 	}
-	return sc.joined
+	return b
 }
 
 // render makes the record.

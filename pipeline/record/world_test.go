@@ -247,9 +247,10 @@ func TestStopsAndRestartsMultiline(t *testing.T) {
 			} else {
 				want[at[k]] += "\n" + text
 			}
-			for rng.IntN(3) == 0 && len(text) > 6 {
-				fmt.Fprintf(&b, "2026-11-29T23:28:47Z %s P %s\n", streamNames[k], text[:6])
-				text = text[6:]
+			for rng.IntN(2) == 0 {
+				n := rng.IntN(len(text) + 1)
+				fmt.Fprintf(&b, "2026-11-29T23:28:47Z %s P %s\n", streamNames[k], text[:n])
+				text = text[n:]
 			}
 			fmt.Fprintf(&b, "2026-11-29T23:28:47Z %s F %s\n", streamNames[k], text)
 		}
