@@ -69,6 +69,13 @@ func (w *Watcher) holdsNothing(sib sibling) bool {
 // markBytesMax of a head may be a byte order mark, with which many begin.
 const markBytesMax = 3
 
+// isOlder tells whether a compressed copy was made, or what is in it written last, before a file was made at born, by the clock of
+// the file system. Times in whole seconds are what some programs keep.
+func isOlder(copy *fileStat, born int64) bool {
+	second := int64(time.Second)
+	return copy.born != 0 && copy.born < born || copy.mtime < born && (copy.mtime%second != 0 || copy.mtime/second != born/second)
+}
+
 func beginsLike(head []byte, fp Fingerprint) bool {
 	n := int(fp.PrefixBytes)
 	return n > 0 && n <= len(head) && xxhash.Sum64(head[:n]) == fp.Prefix
@@ -97,8 +104,8 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 				continue
 			}
 			head, kind := w.headOf(sib)
-			if kind != "" && fp.PrefixBytes <= markBytesMax && sib.st.mtime < fp.Born-clockTick && k.ino != fp.Ino {
-				continue // what is in it was written before that file was made
+			if kind != "" && fp.PrefixBytes <= markBytesMax && k.ino != fp.Ino && isOlder(&sib.st, fp.Born) {
+				continue
 			}
 			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
 			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
