@@ -25,14 +25,6 @@ type copySource struct {
 	cutAt    int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
 
-// truncation is a file whose content went while (perhaps) some of it was unread.
-type truncation struct {
-	f    *File
-	fp   Fingerprint
-	cur  Cursor
-	lost int64 // bytes known to have been there behind the cursor
-}
-
 // peeked is the head of a file as it was when last looked at.
 type peeked struct {
 	st   fileStat
@@ -191,79 +183,6 @@ func (w *Watcher) followCopy(f *File) bool {
 // programs keep.
 func sameWrite(file, copy int64) bool {
 	return file == copy || copy%int64(time.Second) == 0 && file/int64(time.Second) == copy/int64(time.Second)
-}
-
-// leave notes that the content of f went. f is held back until what was unread has been looked for, and read.
-func (w *Watcher) leave(t truncation) {
-	if t.cur.Offset == 0 {
-		w.countTruncated(t)
-		return
-	}
-	t.f.behind.Store(true)
-	w.mu.Lock()
-	w.truncated = append(w.truncated, t)
-	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
-
-// countTruncated tells what is lost for sure.
-func (w *Watcher) countTruncated(t truncation) {
-	if t.lost > 0 {
-		w.stats.lostBytes.Add(uint64(t.lost))
-		w.log.Warn("file was truncated before it was read to its end, and no copy was found", "path", t.f.Path(), "source", t.f.ID(), "offset", t.cur.Offset, "unread_bytes_lost", t.lost)
-	}
-}
-
-// settleTruncated looks for the copies of files that were truncated.
-func (w *Watcher) settleTruncated() {
-	w.mu.Lock()
-	list := w.truncated
-	w.truncated = nil
-	w.mu.Unlock()
-	if len(list) > 0 {
-		w.siblings = nil
-	}
-	for _, t := range list {
-		block := t.f.src.key.block
-		if s := &t.f.src; s.missing {
-			s.cutAt = s.st.mtime // what took its place since then is younger
-		} else {
-			s.cutAt = time.Now().UnixNano()
-		}
-		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
-		if !ok {
-			w.countTruncated(t)
-			t.f.letGo()
-			continue
-		}
-		rest := w.newFile(block, t.f.Path())
-		rest.fp, rest.cur = t.fp, t.cur
-		rest.after = t.f
-		w.enterCopy(rest, c)
-		rest.src.restOf = t.f
-		if rest.src.younger = !c.sure; c.sure {
-			w.unsettle(blockPath{block, t.f.Path()}, rest.age())
-		}
-		w.queue(rest)
-	}
-}
-
-// letGo ends that f is held back for what comes before it.
-func (f *File) letGo() {
-	f.behind.Store(false)
-	f.check.Store(true)
-	f.hint()
-}
-
-// letNext lets go of the file that waits for this one.
-func (f *File) letNext() {
-	if f.after != nil {
-		f.after.letGo()
-		f.after = nil
-	}
 }
 
 // settleCopy decides about a copy that a reader gave back, and tells whether that was all.

@@ -223,7 +223,11 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 	}
 	f.tellUnpacked()
 	st.Shrunk = m < r.anchorLen
-	replaced := st.Shrunk || !bytes.Equal(buf[:r.anchorLen], r.anchor[:r.anchorLen])
+	size := int64(-1)
+	if m < len(buf) {
+		size = int64(m)
+	}
+	replaced := st.Shrunk || f.cutUnread(size) || !bytes.Equal(buf[:r.anchorLen], r.anchor[:r.anchorLen])
 	if !replaced && r.headLen > r.anchorLen && (check || m > r.anchorLen) {
 		n, err := f.pread(r.scratch[:r.headLen], 0)
 		if err != nil {
@@ -283,17 +287,6 @@ func (f *File) findOrder() {
 		head = f.rd.buf
 	}
 	f.rule.big = f.dec.order(head)
-}
-
-// startAgain is for content that was replaced in place: truncated, or truncated and grown past the offset.
-func (f *File) startAgain() {
-	off := f.rd.offset()
-	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - off
-	f.w.stats.truncations.Add(1)
-	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off)
-	f.w.leave(truncation{f, f.Fingerprint(), f.Cursor(), lost})
-	f.rd.restart()
-	f.pending, f.nulTo, f.sizeSeen, f.countedTo = 0, 0, 0, 0
 }
 
 // needBytes returns the buffer size the first line needs if n bytes that fill buf do not hold it.

@@ -187,12 +187,7 @@ func (m *machine) poll() {
 			m.events()
 		}
 		waiting := len(m.w.waiting)
-		m.w.takeBack()
-		m.w.scan()
-		if m.w.scans == 1 {
-			m.w.began(context.Background())
-		}
-		m.w.admit()
+		m.look()
 		if m.turn() || len(m.w.waiting) < waiting || len(m.w.unpacking) > 0 && passes < 200 {
 			quiet = 0
 		} else {
@@ -209,6 +204,22 @@ func (m *machine) poll() {
 	}
 	m.told = nil
 	m.out.WriteString("--\n")
+}
+
+// look is what Run does each time it wakes; nothing is read.
+func (m *machine) look() {
+	m.start()
+	m.w.takeBack()
+	m.w.scan()
+	if m.w.scans == 1 {
+		m.w.began(context.Background())
+	}
+	m.w.admit()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, f := range m.opened {
+		m.number(f)
+	}
 }
 
 // turn reads every file held once and releases those at their end; it tells whether there was anything.

@@ -161,17 +161,6 @@ func (w *Watcher) prepare(f *File) *File {
 	return f
 }
 
-// truncatedClosed is startAgain for a file that was not open.
-func (w *Watcher) truncatedClosed(f *File, r *reading) {
-	lost := max(f.sizeSeen, f.shrunk.Swap(0)) - f.cur.Offset
-	w.stats.truncations.Add(1)
-	w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
-	w.leave(truncation{f, f.fp, f.cur, lost})
-	r.restart()
-	f.cur = Cursor{}
-	f.pending, f.nulTo, f.sizeSeen, f.restarted = 0, 0, 0, true
-}
-
 // odd looks at the first bytes of a file that is about to be read from 0 and tells whether to leave it alone.
 func (w *Watcher) odd(f *File, fd int, path string) bool {
 	if f.cur.Offset != 0 {

@@ -153,11 +153,11 @@ func (w *Watcher) isSettled(at blockPath) bool {
 	return true
 }
 
-// findUnseen enters the unseen generations of a path as sources under the name they have now.
-func (w *Watcher) findUnseen(at blockPath, since int64) {
+// findUnseen enters the unseen generations of a path as sources under the name they have now, and returns them, the oldest first.
+func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 	if since == 0 {
 		if since = w.oldestKnown(at); since == 0 {
-			return // when it was made is not known
+			return nil // when it was made is not known
 		}
 	}
 	var list []unseen
@@ -200,8 +200,9 @@ func (w *Watcher) findUnseen(at blockPath, since int64) {
 		return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at), trueFirst(a.kind != "", b.kind != ""), byGeneration(a.at, b.at))
 	})
 	for _, u := range w.pairByDate(at, list) {
-		w.enterUnseen(u)
+		entered = append(entered, w.enterUnseen(u))
 	}
+	return entered
 }
 
 // isBehindByName tells whether a compressed file is younger than one that is known and was written last in the same tick of the clock.
@@ -262,7 +263,7 @@ func (w *Watcher) inPlace(at blockPath) *File {
 }
 
 // enterUnseen makes an unseen generation a source, or the source of the spool that it must be: one of which nothing was read.
-func (w *Watcher) enterUnseen(u unseen) {
+func (w *Watcher) enterUnseen(u unseen) *File {
 	w.stats.rescued.Add(1)
 	c := u.found
 	if u.kind == "" {
@@ -271,13 +272,14 @@ func (w *Watcher) enterUnseen(u unseen) {
 		f.src.missing, f.src.at = true, u.at
 		f.gone.Store(true)
 		w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", c.path, "found_at", u.at)
-		return
+		return f
 	}
 	f := w.unreadStray(blockPath{c.block, c.path}, u.age)
 	if f == nil {
 		f = w.newFile(c.block, c.path)
 	}
 	w.enterUnread(f, u)
+	return f
 }
 
 // enterUnread makes a copy that of a source of which nothing was read.
@@ -304,7 +306,7 @@ func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
 	names := namesOf(at.path)
 	return slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
-		if o.st.ino == sib.st.ino || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			return false
 		}
 		own, kind := w.headOf(o)
@@ -337,6 +339,9 @@ func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
 // isCopyOf tells whether a compressed file was made of a source: that was written last when the copy says, and begins like it. Of
 // one that did not keep that time the head must do.
 func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
+	if g.behind.Load() {
+		return false // it was made before what is in that now
+	}
 	st := g.src.st
 	if g.fd >= 0 {
 		var err error
@@ -435,7 +440,7 @@ func (w *Watcher) mayBeStray(sib sibling) bool {
 // the spool knows and that is gone.
 func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sourceOf(at.block, &o.st) == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
 		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {

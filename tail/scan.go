@@ -56,6 +56,7 @@ func (w *Watcher) scanAll() {
 	w.scans++
 	w.rescan = false
 	w.wall = time.Now().UnixNano()
+	w.startedAt = cmp.Or(w.startedAt, w.wall)
 	w.refreshExcludes()
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
@@ -362,7 +363,7 @@ func (w *Watcher) startOver(f *File, c found) {
 	w.stats.truncations.Add(1)
 	w.log.Warn("file was truncated or rewritten while it was not watched: it is read again from its start", "path", c.path, "source", f.ID(), "offset", f.cur.Offset)
 	w.unstray(f)
-	w.leave(truncation{f, f.fp, f.cur, 0})
+	w.leave(truncation{f: f, fp: f.fp, cur: f.cur, size: c.st.size})
 	f.cur, f.fp, f.restarted = Cursor{}, Fingerprint{}, true
 	w.enter(f, c)
 }

@@ -16,6 +16,7 @@ package tail
 //	damage FILE N           cut a file to N bytes, keeping its times
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
+//	look                    scan, hand out and read nothing
 //	unsorted                from now on polls print in the order of reading
 //	hold on|off             whether the reader keeps files at their end
 //	gone                    prints the sources that were told to be forgotten since the last time
@@ -228,6 +229,8 @@ func (m *machine) step(words []string) error {
 		return m.block(args)
 	case "poll":
 		m.poll()
+	case "look":
+		m.look()
 	case "unsorted":
 		m.unsorted = true
 	case "hold":

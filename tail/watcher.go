@@ -70,13 +70,14 @@ type Watcher struct {
 	doubts     map[key]doubt
 	beginning  []*File // found by the first scan for blocks that start at the end
 
-	scans    uint64    // full ones
-	wall     int64     // clock at the start of the last scan, nanoseconds
-	recount  bool      // a source was forgotten: Stats.Files is out of date
-	rescan   bool      // something asks for a full scan
-	scanning bool      // it is a full one
-	allAt    time.Time // when the next full scan comes by itself
-	realDirs map[string]string
+	scans     uint64    // full ones
+	wall      int64     // clock at the start of the last scan, nanoseconds
+	startedAt int64     // that clock at the start of the first full scan
+	recount   bool      // a source was forgotten: Stats.Files is out of date
+	rescan    bool      // something asks for a full scan
+	scanning  bool      // it is a full one
+	allAt     time.Time // when the next full scan comes by itself
+	realDirs  map[string]string
 
 	hot      []*File // busy lately: every scan looks at them
 	wasHot   []*File // its other half
