@@ -36,7 +36,7 @@ func (w *Watcher) startAtEnd(f *File) {
 	var r reading
 	err := w.loadAtEnd(f, &r)
 	if err != nil {
-		w.openFailed(f.Path(), err)
+		w.cannot(f.Path(), err)
 		f.cur = Cursor{Offset: s.st.size}
 	} else {
 		f.begin(&r)

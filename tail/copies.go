@@ -21,6 +21,7 @@ type copySource struct {
 	torn     bool        // the copy ends in the middle; it is tried again when it changes
 	finished bool        // it was read to its end
 	age      int64       // when what is in it was written last, if it is compressed
+	told     key         // copy that was told last
 	restOf   *File       // it is what was unread of this one before that was truncated
 	cutAt    int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
@@ -147,6 +148,10 @@ func (w *Watcher) enterCopy(f *File, c copyFound) {
 	f.gone.Store(true)
 	w.heat(f)
 	w.rescan = true
+	if f.src.told == c.key {
+		return
+	}
+	f.src.told = c.key
 	w.log.Info("what is unread of a file is read from a copy of it", "path", c.path, "copy", c.at, "source", f.ID(), "offset", f.cur.Offset)
 }
 

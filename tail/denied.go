@@ -44,7 +44,7 @@ type refused struct {
 
 // cannot tells a path that could not be looked at or opened, and says whether permission was denied.
 func (w *Watcher) cannot(path string, err error) (denied bool) {
-	if gone(err) {
+	if gone(err) || noDescriptors(err) {
 		return false
 	}
 	if _, link := errors.AsType[*untrustedLink](err); link || !errors.Is(err, fs.ErrPermission) {

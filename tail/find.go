@@ -31,7 +31,7 @@ func Find(pattern string) (paths []string, err error) {
 // the path if the call that failed does not.
 func Readable(path string, symlinkRoots []string) error {
 	w := Watcher{wary: readsEverything(), roots: symlinkRoots}
-	fd, err := w.openRead(path)
+	fd, err := w.openOnce(path)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
 	}

@@ -65,6 +65,7 @@ type walker struct {
 	excludes [][]string // per block
 	skipDir  func(*fileStat) bool
 	warn     func(path, what string)
+	readDir  func(path string) ([]os.DirEntry, error)
 
 	dirs  map[string]*dir
 	walks uint64
@@ -92,7 +93,7 @@ type walkStep struct {
 }
 
 func newWalker(blocks []Block) *walker {
-	w := &walker{dirs: map[string]*dir{}}
+	w := &walker{dirs: map[string]*dir{}, readDir: os.ReadDir}
 	for i, b := range blocks {
 		for _, p := range b.Paths {
 			w.patterns = append(w.patterns, parsePattern(i, p))
@@ -339,10 +340,12 @@ func (w *walker) refresh(d *dir, now int64) {
 	if !d.missing && !d.racy && d.err == nil && s.same(&d.stat) && s.is(&d.stat) {
 		return
 	}
-	d.stat, d.missing, d.entries, d.listed = s, false, nil, w.walks
+	d.stat, d.missing, d.listed = s, false, w.walks
 	d.racy = young(now, &s, racyNanos)
 	var list []os.DirEntry
-	list, d.err = os.ReadDir(d.path)
+	if list, d.err = w.readDir(d.path); !noDescriptors(d.err) { // else it is as it was, as far as anybody knows
+		d.entries = nil
+	}
 	for _, e := range list {
 		d.entries = append(d.entries, dirEntry{e.Name(), e.Type()})
 	}
@@ -352,7 +355,7 @@ func (w *walker) refresh(d *dir, now int64) {
 	}
 	d.retryIn = min(max(int64(retryMin), 2*d.retryIn), int64(retryMax))
 	d.retryAt = now + d.retryIn
-	if !gone(d.err) {
+	if !gone(d.err) && !noDescriptors(d.err) {
 		w.warn(d.path, "directory cannot be listed: "+cause(d.err))
 	}
 }

@@ -76,6 +76,7 @@ func (w *Watcher) follow(f *File) {
 		}
 		s.at = ""
 	}
+	starved := w.starved
 	if s.lostSince.IsZero() || w.scanning {
 		if sib, ok := w.elsewhere(f); ok {
 			s.at, s.lostSince = sib.path, time.Time{}
@@ -88,7 +89,7 @@ func (w *Watcher) follow(f *File) {
 		return
 	}
 	if s.lostSince.IsZero() {
-		if w.followCopy(f) {
+		if w.followCopy(f) || w.starved != starved {
 			return
 		}
 		if f.ID() == 0 && s.packed == "" || s.st.born != 0 && f.neverRead() {
@@ -153,13 +154,13 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 
 // linkedDirs lists where a file of path may be since before a symlink above it was moved: of app/current/log/e.log, where
 // current leads to releases/v2 by now, the directories releases/*/log, linkedDirsMax of them at most.
-func linkedDirs(path string) (dirs []string) {
+func (w *Watcher) linkedDirs(path string) (dirs []string) {
 	for at := parent(path); at != "/"; at = parent(at) {
 		if st, err := os.Lstat(at); err != nil || st.Mode()&fs.ModeSymlink == 0 {
 			continue
 		}
 		beside := parent(realPath(at))
-		entries, _ := os.ReadDir(beside) // what cannot be listed is not found there
+		entries, _ := w.readDir(beside) // what cannot be listed is not found there
 		for _, e := range entries {
 			if e.IsDir() && len(dirs) < linkedDirsMax {
 				dirs = append(dirs, join(beside, e.Name())+parent(path)[len(at):])
@@ -182,7 +183,10 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 	var list []sibling
 	for range listingsMax { // while names are moved, some of them are met twice and others never
 		before, _ := statPath(dir)
-		list = w.list(dir)
+		starved := w.starved
+		if list = w.list(dir); w.starved != starved {
+			return list // not what is there
+		}
 		if after, _ := statPath(dir); after.same(&before) {
 			break
 		}
@@ -212,8 +216,8 @@ func (w *Watcher) openSibling(sib sibling) (fd int, err error) {
 const listingsMax = 3
 
 func (w *Watcher) list(dir string) (list []sibling) {
-	entries, err := os.ReadDir(dir)
-	if err != nil && !gone(err) {
+	entries, err := w.readDir(dir)
+	if err != nil && !gone(err) && !noDescriptors(err) {
 		w.warnOnce(dir, "directory cannot be searched for rotated files: "+err.Error())
 	}
 	for _, e := range entries {
@@ -293,7 +297,7 @@ func (w *Watcher) strayFound(f *File) bool {
 	if block < 0 {
 		return false // its block is gone from the config: only a pattern can find it
 	}
-	for _, dir := range append(dirsOf(f.Path()), linkedDirs(f.Path())...) {
+	for _, dir := range append(dirsOf(f.Path()), w.linkedDirs(f.Path())...) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
 			if sib.st.ino != f.fp.Ino || w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {

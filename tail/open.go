@@ -4,7 +4,6 @@ package tail
 
 import (
 	"bytes"
-	"errors"
 	"slices"
 	"time"
 
@@ -44,7 +43,12 @@ func (w *Watcher) admit() {
 			continue
 		}
 		f.src.waiting = false
+		before, starved := f, w.starved
 		if f = w.prepare(f); f == nil {
+			if w.starved != starved {
+				before.src.waiting, full, wanted, stays[kin] = true, true, true, true
+				w.waiting = append(w.waiting, before)
+			}
 			continue
 		}
 		f.src.out, f.src.checked = true, f.src.st
@@ -57,7 +61,7 @@ func (w *Watcher) admit() {
 		w.handler.Open(f)
 	}
 	w.forgetFinished()
-	w.wanted.Store(wanted)
+	w.wanted.Store(wanted || len(w.open) > w.openMax)
 	w.stats.waiting.Store(int64(len(w.waiting)))
 	w.stats.open.Store(int64(len(w.open)))
 	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths)))
@@ -71,9 +75,14 @@ func (f *File) isYounger(old *File) bool {
 
 // slot tells whether a descriptor is free, closing quiet files if need be.
 func (w *Watcher) slot() bool {
-	if len(w.open) < w.openMax {
-		return true
+	if len(w.open) >= w.openMax {
+		w.closeLongestQuiet()
 	}
+	return len(w.open) < w.openMax
+}
+
+// closeLongestQuiet closes a quarter of the files that no reader holds and that can be found again.
+func (w *Watcher) closeLongestQuiet() {
 	var quiet []*File
 	for f := range w.open {
 		s := &f.src
@@ -85,7 +94,6 @@ func (w *Watcher) slot() bool {
 	for _, f := range quiet[:(len(quiet)+3)/4] {
 		w.closeFile(f)
 	}
-	return len(w.open) < w.openMax
 }
 
 // prepare opens f if it is closed and returns what to hand out: f, a new source if the inode now belongs to
@@ -101,7 +109,7 @@ func (w *Watcher) prepare(f *File) *File {
 	}
 	fd, err := w.openRead(path)
 	if err != nil {
-		if w.openFailed(path, err) {
+		if w.cannot(path, err) {
 			w.deny(f)
 		} else if gone(err) {
 			w.lookAgain[s.kin], w.rescan = true, true
@@ -186,18 +194,6 @@ func (w *Watcher) odd(f *File, fd int, path string) bool {
 		w.warnOnce(path, "the file begins like UTF-16, but its source has no encoding: its bytes are passed on as they are, cut at every newline byte")
 	}
 	return false
-}
-
-// openFailed lowers the bound when the system has no more descriptors. It tells whether permission was denied.
-func (w *Watcher) openFailed(path string, err error) (denied bool) {
-	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		if lower := max(openFilesMin, len(w.open)*3/4); lower < w.openMax {
-			w.openMax = lower
-			w.log.Warn("the process has no file descriptors left (ulimit -n): fewer log files are kept open", "open_files_max", lower, "error", err)
-		}
-		return false
-	}
-	return w.cannot(path, err)
 }
 
 // closeFile closes a file that no reader holds; its cursor stays.

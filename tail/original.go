@@ -104,19 +104,18 @@ func (w *Watcher) equalSoFar(f *File, c found) bool {
 	if n == 0 || !f.src.out && f.cursorOffset() == 0 {
 		return false
 	}
+	other, err := w.openRead(c.path) // first: it may close f
+	if err != nil {
+		return false
+	}
+	defer closeFD(other)
 	fd := f.fd
 	if fd < 0 {
-		var err error
 		if fd, err = w.openRead(f.Path()); err != nil {
 			return false
 		}
 		defer closeFD(fd)
 	}
-	other, err := w.openRead(c.path)
-	if err != nil {
-		return false
-	}
-	defer closeFD(other)
 	var a, b [prefixBytesMax]byte
 	return sameBytes(fd, other, a[:], b[:], 0, n) && sameBytes(fd, other, a[:anchorBytesMax], b[:anchorBytesMax], max(0, n-anchorBytesMax), n)
 }

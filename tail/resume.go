@@ -71,14 +71,18 @@ func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
 	if c.st.size < least {
 		return nil, true
 	}
+	starved := w.starved
 	for _, f := range w.strayPaths[blockPath{c.block, c.path}] {
 		if f.src.key.block != c.block || f.unseen() || f.cur.Offset < least || f.cur.Offset > c.st.size || !slices.Contains(w.strays[f.fp.Ino], f) ||
 			slices.ContainsFunc(w.siblingsIn(parent(realPath(c.path))), func(sib sibling) bool { return sib.st.ino == f.fp.Ino && bornTogether(sib.st.born, f.fp.Born) }) {
 			continue
 		}
+		if w.starved != starved {
+			return nil, false
+		}
 		fd, err := w.openRead(c.path)
 		if err != nil {
-			w.openFailed(c.path, err)
+			w.cannot(c.path, err)
 			return nil, false
 		}
 		var r reading

@@ -238,7 +238,8 @@ func (w *Watcher) resolve(fresh []found) {
 			w.sight(f, c.candidate, c.st) // found as a copy just now
 			continue
 		}
-		if w.mayBeCopy(c) {
+		starved := w.starved
+		if w.mayBeCopy(c) || w.starved != starved {
 			continue // it waits for its original, or cannot be told yet
 		}
 		f := w.newFile(c.block, c.path)
@@ -319,7 +320,7 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 	}
 	fd, err := w.openRead(c.path)
 	if err != nil {
-		w.openFailed(c.path, err)
+		w.cannot(c.path, err)
 		return nil, false
 	}
 	defer closeFD(fd)

@@ -59,8 +59,8 @@ func openRead(path string) (fd int, err error) {
 	return fd, err
 }
 
-// openRead opens a file for reading, through symlinks that can be trusted.
-func (w *Watcher) openRead(path string) (fd int, err error) {
+// openOnce opens a file for reading, through symlinks that can be trusted.
+func (w *Watcher) openOnce(path string) (fd int, err error) {
 	if w.wary {
 		return openTrusted(path, w.roots)
 	}

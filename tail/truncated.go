@@ -101,8 +101,13 @@ func (w *Watcher) settleTruncated() {
 			w.settleUnread(t)
 			continue
 		}
+		starved := w.starved
 		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
 		if !ok {
+			if w.starved != starved {
+				w.settleLater(t)
+				continue
+			}
 			w.countTruncated(t)
 			t.f.letGo()
 			continue
@@ -117,6 +122,13 @@ func (w *Watcher) settleTruncated() {
 		}
 		w.queue(rest)
 	}
+}
+
+// settleLater is for what cannot be told yet.
+func (w *Watcher) settleLater(t truncation) {
+	w.mu.Lock()
+	w.truncated = append(w.truncated, t)
+	w.mu.Unlock()
 }
 
 // settleUnread looks for what was in a file that was truncated before anything was taken from it. Nothing tells its copies but their
@@ -136,9 +148,7 @@ func (w *Watcher) settleUnread(t truncation) {
 	switch {
 	case w.moved != moved || w.lookAgain[kinOf(at)]: // one may be in the making: the next look tells
 		w.rescan = true
-		w.mu.Lock()
-		w.truncated = append(w.truncated, t)
-		w.mu.Unlock()
+		w.settleLater(t)
 	case !t.found:
 		if !w.mayHold(at, t) {
 			w.countTruncated(t)

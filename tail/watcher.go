@@ -56,7 +56,7 @@ type Watcher struct {
 	strayKin   map[blockPath][]*File            // the same of strays; some are none any more
 	unsettled  map[blockPath]int64              // paths of which generations may be there that nobody knows, not older than this
 	lookAgain  map[blockPath]bool               // kin of which one vanished or was moved since the last scan
-	moved      uint64                           // files whose name led elsewhere when they were to be opened
+	moved      uint64                           // files whose name led elsewhere when they were to be opened, or that found no descriptor
 	waiting    []*File                          // unread, in the order they are handed out
 	unsorted   bool                             // generations of one path may be in it in another order
 	excludes   []string
@@ -94,6 +94,10 @@ type Watcher struct {
 	keep       keepTimes
 	open       map[*File]struct{} // with a descriptor
 	openMax    int
+
+	starved     uint64    // calls that found no descriptor
+	starvedAt   time.Time // when some were given back last
+	starvedTold time.Time
 
 	asked        chan question
 	heldBytesMax int64
@@ -136,6 +140,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
 	}
+	w.walker.readDir = w.readDir
 	w.walker.warn = func(path, what string) { w.warnOnce(path, what) }
 	w.walker.skipDir = func(s *fileStat) bool { return w.excluded[key{0, s.dev, s.ino}] }
 	if !o.NoInotify {
@@ -226,7 +231,7 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 			if w.onEvents(ev) {
 				w.rescan = true
 				if hinted.IsZero() {
-					hinted = w.now().Add(max(hintDelay, min(w.pause(w.allTook), w.scanGap)))
+					hinted = w.now().Add(w.hintPause())
 				}
 			}
 			listening, listenAt = nil, w.now().Add(eventPause)
@@ -262,6 +267,14 @@ func (w *Watcher) run(ctx context.Context, h Handler) error {
 		timer.Reset(at.Sub(w.now()))
 		w.passes++
 	}
+}
+
+// hintPause is the time from a hint about a directory to the scan that it asks for.
+func (w *Watcher) hintPause() time.Duration {
+	if !w.starvedAt.IsZero() && w.now().Sub(w.starvedAt) < w.scanGap {
+		return w.scanGap // without descriptors it would find nothing
+	}
+	return max(hintDelay, min(w.pause(w.allTook), w.scanGap))
 }
 
 // began tells of the first scan. Run may end meanwhile; then nothing is handed out any more.
