@@ -381,14 +381,22 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
 }
 
-// wasCut tells whether a file that no reader holds does not hold any more what was read of it.
+// wasCut tells whether a file that no reader holds does not hold any more what was read of it. One that is not where it was is not
+// asked.
 func (w *Watcher) wasCut(g *File) bool {
-	fp, cur := g.Fingerprint(), g.Cursor()
-	if g.fd < 0 {
-		return !w.resumes(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}, fp, cur)
+	fd := g.fd
+	if fd < 0 {
+		var err error
+		if fd, err = w.openRead(cmp.Or(g.src.at, g.Path())); err != nil {
+			return false
+		}
+		defer closeFD(fd)
+		if st, err := statFD(fd); err != nil || !st.is(&g.src.st) {
+			return false
+		}
 	}
 	var r reading
-	same, err := r.resume(readFD(g.fd), fp, cur)
+	same, err := r.resume(readFD(fd), g.Fingerprint(), g.Cursor())
 	return err == nil && !same
 }
 
