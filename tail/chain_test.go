@@ -21,6 +21,7 @@ var (
 	chainSeed  = flag.Uint64("chain.seed", 0, "replay this seed only")
 	chainSeeds = flag.Int("chain.seeds", 4, "random seeds to try")
 	chainSteps = flag.Int("chain.steps", 300, "steps per seed")
+	chainTimes = flag.Bool("chain.times", true, "all copies keep the times of what they were made of; else half of those that are named by date do not")
 )
 
 // TestChain rotates and compresses the logs of a few containers while the watcher is killed, asleep or slow, and looks at what a
@@ -117,6 +118,9 @@ func chain(t *testing.T, seed uint64) {
 	}
 	x.compare()
 	x.drop()
+	for _, c := range x.logs {
+		t.Logf("%s: %d generations, dated %v, before the extension %v, copies keep times %v", filepath.Base(c.link), c.gen, c.dated, c.before, c.keeps)
+	}
 	t.Logf("seed %d: %d paths, steps: %v", seed, len(x.logs), x.steps)
 }
 
@@ -142,7 +146,7 @@ func (n notes) Write(b []byte) (int, error) {
 func (x *chained) add(i int) {
 	dir := filepath.Join(x.dir, fmt.Sprintf("pod%d", i))
 	c := &container{path: dir + "/0.log", link: fmt.Sprintf("%s/links/pod%d.log", x.dir, i), dated: x.rng.IntN(2) == 0, before: x.rng.IntN(2) == 0}
-	c.keeps = !c.dated || x.rng.IntN(2) == 0
+	c.keeps = *chainTimes || !c.dated || x.rng.IntN(2) == 0
 	x.must(os.MkdirAll(dir, 0o755))
 	x.must(os.MkdirAll(x.dir+"/links", 0o755))
 	x.must(os.WriteFile(c.path, nil, 0o644))
@@ -278,6 +282,7 @@ func (x *chained) pass() {
 	if x.w == nil {
 		x.start()
 		x.w.handler = x
+		x.w.keep.quiet = 50 * time.Millisecond // nobody writes to what was rotated here
 		now := x.w.now
 		x.w.now = func() time.Time { // programs do not wait until the watcher has looked everywhere
 			if !x.still && x.rng.IntN(20) == 0 {

@@ -105,14 +105,38 @@ func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 		copies = slices.Delete(copies, from, min(to, from+n))
 		strays = strays[n:]
 	}
+	oldest := w.oldestName(at)
 	for _, u := range copies {
-		if len(u.head) > 0 {
+		if len(u.head) > 0 && !(oldest != "" && byDate(u.at, oldest) < 0) {
 			u.age = w.packedAge(at, sibling{u.at, u.st}, 0)
 			others = append(others, u)
 		}
 	}
 	slices.SortStableFunc(others, func(a, b unseen) int { return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at)) })
 	return others
+}
+
+// oldestName is the name of the oldest generation that the spool knows: what has an older date was forgotten. "": that one is not found
+// yet, or has no date.
+func (w *Watcher) oldestName(at blockPath) string {
+	var oldest *File
+	older := func(g *File) {
+		if g.ID() != 0 && g.src.lostSince.IsZero() && (oldest == nil || g.turn() < oldest.turn()) {
+			oldest = g
+		}
+	}
+	for g := range w.kin[kinOf(at)] {
+		older(g)
+	}
+	for _, g := range w.strayKin[kinOf(at)] {
+		if w.isStray(g) {
+			older(g)
+		}
+	}
+	if oldest == nil || w.isStray(oldest) || !hasDate(namesOf(at.path), oldest.name()) {
+		return ""
+	}
+	return oldest.name()
 }
 
 // between tells which of copies, which are in order, are behind older and before younger; no name: all.

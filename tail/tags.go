@@ -198,10 +198,10 @@ func (w *Watcher) believes(at blockPath, sib sibling, kind string, names []strin
 		return true
 	}
 	quiet := w.wall - sib.st.mtime
-	if sib.st.size > 0 && quiet < int64(quietMin) && quiet > -int64(lateMax) && w.inPlace(at) != nil {
+	if sib.st.size > 0 && quiet < int64(w.keep.quiet) && quiet > -int64(lateMax) && w.inPlace(at) != nil {
 		w.lookAgain[kinOf(at)], w.rescan = true, true // whether somebody writes to it; then its last write is soon too late
 	}
-	return sib.st.size > 0 && quiet >= int64(quietMin)
+	return sib.st.size > 0 && quiet >= int64(w.keep.quiet)
 }
 
 const (

@@ -118,7 +118,7 @@ type Watcher struct {
 	wake      chan struct{}
 }
 
-type keepTimes struct{ idle, moved, unseen time.Duration }
+type keepTimes struct{ idle, moved, unseen, quiet time.Duration }
 
 // counters are written by Run and by readers.
 type counters struct {
@@ -136,7 +136,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: map[blockPath]map[*File]struct{}{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, refused: refused{paths: map[string]bool{}},
-		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep},
+		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
 	}
