@@ -89,8 +89,9 @@ func (w *Watcher) findCut() {
 		}
 		youngest := int64(0)
 		for _, g := range known {
-			if g != f && g.fp.Born > f.src.st.born {
-				youngest = max(youngest, g.fp.Born)
+			made := g.made() // not the file that it is read from: a copy is compressed after the file that is next was made
+			if g != f && made > f.src.st.born {
+				youngest = max(youngest, made)
 			}
 		}
 		switch {
