@@ -232,7 +232,7 @@ func (m *machine) turn() (some bool) {
 		got, idle := m.read(f)
 		some = some || got
 		m.remember(f)
-		if idle && !m.hold && (f.Pending() == 0 || f.Wanted()) {
+		if idle && !m.hold && (f.Pending() == 0 || f.Wanted() || f.Complete()) {
 			f.Release()
 		} else {
 			m.held = append(m.held, f)

@@ -2,6 +2,8 @@ package tail
 
 // Which generation of a path comes right behind which. A receiver asks that makes one record of lines on both sides of a rotation.
 
+import "slices"
+
 // Follows tells whether f took the place of older, and nothing is known to have been written in between: no generation that is
 // lost, that may not be read or that is not found yet. Only of blocks with Joins.
 func (f *File) Follows(older *File) bool { return f.follows != 0 && f.follows == older.ID() }
@@ -86,6 +88,27 @@ func (w *Watcher) settleUnpacked() {
 			w.settleYounger(f)
 		}
 	}
+}
+
+// endUnpacking is for a copy that a reader gave back: others may be unpacked now, also while it waits.
+func (w *Watcher) endUnpacking(f *File) {
+	if f.unpack == nil {
+		return
+	}
+	w.unpacking = slices.DeleteFunc(w.unpacking, func(u *File) bool { return u == f })
+	if f.unpacked.Load() {
+		w.settleYounger(f)
+	}
+}
+
+// unpackAgain is for a copy that stays open and was not read to its end: it waits for its turn without the memory that unpacking takes.
+func (f *File) unpackAgain() {
+	if f.unpack == nil {
+		return
+	}
+	f.cur, f.fp = f.Cursor(), f.Fingerprint()
+	f.unpack.close()
+	f.rd, f.unpack = nil, newUnpacker(f.fd, f.src.packed)
 }
 
 // settleYounger looks for the generations behind a copy, once it is known to be that of its source.

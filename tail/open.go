@@ -23,7 +23,7 @@ func (w *Watcher) admit() {
 	stays := map[blockPath]bool{}
 	for _, f := range queue {
 		kin := f.src.kin
-		if busy := f.src.packed != "" && f.fd < 0 && w.mustWaitForUnpacking(f); busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
+		if busy := f.src.packed != "" && w.mustWaitForUnpacking(f); busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
 			if busy {
 				behind, stays[kin] = append(behind, f), true
 			} else if f.fd < 0 && len(w.open) < w.openMax/2 {
@@ -50,6 +50,10 @@ func (w *Watcher) admit() {
 				w.waiting = append(w.waiting, before)
 			}
 			continue
+		}
+		if f.unpack != nil {
+			w.unpacking = append(w.unpacking, f)
+			f.unpacked.Store(false)
 		}
 		f.src.out, f.src.checked = true, f.src.st
 		f.readTo.Store(f.cursorOffset())
@@ -126,8 +130,6 @@ func (w *Watcher) prepare(f *File) *File {
 	if s.packed != "" {
 		f.fd, f.unpack = fd, newUnpacker(fd, s.packed)
 		w.open[f] = struct{}{}
-		w.unpacking = append(w.unpacking, f)
-		f.unpacked.Store(false)
 		return f
 	}
 	r := &reading{}
@@ -200,9 +202,6 @@ func (w *Watcher) odd(f *File, fd int, path string) bool {
 func (w *Watcher) closeFile(f *File) {
 	if f.fd < 0 {
 		return
-	}
-	if f.unpack != nil {
-		w.unpacking = slices.DeleteFunc(w.unpacking, func(u *File) bool { return u == f })
 	}
 	f.letGoOfFD()
 	delete(w.open, f)

@@ -65,7 +65,7 @@ type Watcher struct {
 	refused    refused
 	siblings   map[string][]sibling
 	peeks      map[key]peeked // heads of files that may be copies; block is 0
-	unpacking  []*File        // open sources that are compressed
+	unpacking  []*File        // compressed ones that readers hold
 	finished   []*File        // compressed ones that were read to their end
 	doubts     map[key]doubt
 	beginning  []*File // found by the first scan for blocks that start at the end
@@ -334,6 +334,7 @@ func (w *Watcher) takeBack() {
 		if st, err := statFD(f.fd); err == nil {
 			w.note(f, st)
 		}
+		w.endUnpacking(f)
 		if f.GivenUp() {
 			w.putAway(f)
 			continue
@@ -341,6 +342,7 @@ func (w *Watcher) takeBack() {
 		if w.settleCopy(f) {
 			continue
 		}
+		f.unpackAgain()
 		if w.wanted.Load() && !f.src.missing {
 			w.closeFile(f) // others wait for its descriptor: if it has more to read, it waits behind them
 		}
