@@ -154,7 +154,7 @@ func (r *reader) joinNext(j *join, of *openFile, now time.Time) (stopped, ended 
 		of.grewAt = now
 		r.stats.bytes.Add(uint64(n - of.pending))
 	}
-	over := st.Gone && !of.f.EndMissing()
+	over := !of.f.EndMissing() // if there is a file behind it, nothing is written to this one any more
 	if n == 0 {
 		return false, over
 	}

@@ -249,7 +249,10 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 	for _, of := range r.files {
 		block := of.feed.block
 		of.more = of.f.TakeReady() || of.more || now.Sub(of.readAt) >= pollInterval || of.pauseEnds(now) || of.recordEnds(now)
-		if head := of.head(); head != nil && of.more { // it is looked at with that one
+		switch head := of.head(); {
+		case head == nil:
+			of.more = of.more || of.isHeldBack() // the one before it may have ended without anything new in this one
+		case of.more: // it is looked at with that one
 			of.readAt, of.more, head.more, busy = now, false, true, busy || !r.stop[block]
 		}
 		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
@@ -257,7 +260,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 			of.readAt = now
 			r.stop[block] = r.turn(of, now)
 		}
-		if of.more || !of.paused.IsZero() {
+		if of.more || !of.paused.IsZero() || of.isHeldBack() {
 			of.line.unread = r.round
 			busy = busy || of.more && may && !r.stop[block]
 		}

@@ -57,10 +57,14 @@ func (of *openFile) recordEnds(now time.Time) bool {
 	return of.readAt.Before(of.due) && !now.Before(of.due)
 }
 
+// isHeldBack says that nothing of the file was taken yet, since the one before it may end with a record that goes on in it. Those
+// behind it wait too.
+func (of *openFile) isHeldBack() bool { return of.stream != nil && !of.begun }
+
 // mustWait says that a file is not begun yet: the one before it at its path ends with a record that may go on there, or is still to be
 // ended by its time. What only looks like a rotation, two files that are both written to, must not wait for ever.
 func (r *reader) mustWait(of *openFile, now time.Time) bool {
-	if of.stream == nil || of.begun {
+	if !of.isHeldBack() {
 		return false
 	}
 	if of.head() != nil {

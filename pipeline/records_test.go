@@ -206,24 +206,41 @@ func appendTo(t *testing.T, path, text string) {
 }
 
 // C081: a message ends in the file that took the place of the one it begins in. What stands behind it there is read at once, though
-// nothing is added to it, and before the file behind that.
+// nothing is added to it and no time passes, and before the files behind that. So are files behind those that hold nothing but its end.
 func TestC081ReadsOnBehindAJoin(t *testing.T) {
-	x := newShaped(t, record.Config{Container: record.CRI, Timeout: time.Hour})
-	path := filepath.Join(x.dir, "a.log")
-	line := func(tag, text string) string { return "2026-11-29T23:28:47.1Z stdout " + tag + " " + text + "\n" }
-	appendTo(t, path+".1", line("F", "zero")+line("P", "one "))
-	time.Sleep(12 * time.Millisecond) // the clock of the file system moves
-	appendTo(t, path, line("F", "two")+line("F", "three"))
-	now, deadline := time.Now(), time.Now().Add(20*time.Second)
-	x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q", x.got())
+	for _, c := range []struct {
+		name  string
+		files []string // behind the one with the begin of the message
+	}{
+		{"in the same file", []string{cri("F", "two") + cri("F", "three"), cri("F", "four")}},
+		{"in the next one", []string{cri("F", "two"), cri("F", "three"), cri("F", "four")}},
+		{"in the one behind that", []string{cri("P", ""), cri("F", "two"), cri("F", "three"), cri("F", "four")}},
+	} {
+		for _, kind := range []string{"", ".gz"} {
+			for _, pattern := range []string{"a.log", "a.log*"} {
+				t.Run(c.name+"/"+pattern+kind, func(t *testing.T) {
+					t.Parallel()
+					l := newLog(t, record.Config{Container: record.CRI, Timeout: time.Hour}, pattern)
+					appendTo(t, l.path, cri("F", "zero")+cri("P", "one "))
+					l.read("zero")
+					for i, text := range c.files {
+						name := fmt.Sprintf("%s.20260101-%06d", l.path, i)
+						if l.rename(l.path, name); kind != "" {
+							packAs(t, name, kind)
+						}
+						appendTo(t, l.path, text)
+					}
+					now := time.Now()
+					l.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+						r.seal(r.open)
+						return now, len(l.got()) < 4 && time.Now().Before(l.end)
+					})
+					if got, want := l.got(), []string{"zero", "one two", "three", "four"}; !slices.Equal(got, want) {
+						t.Fatalf("got %q, want %q", got, want)
+					}
+				})
+			}
 		}
-		r.seal(r.open)
-		return now, len(x.got()) < 3
-	})
-	if got, want := x.got(), []string{"zero", "one two", "three"}; !slices.Equal(got, want) {
-		t.Fatalf("got %q, want %q", got, want)
 	}
 }
 
