@@ -91,3 +91,19 @@ func leadingDigits(s string) string {
 	}
 	return num
 }
+
+// rotationName tells whether a file beside path is certainly named as its rotations are, since it is read unseen: app.log.1,
+// app.log-20240131, app.log.old, app.1.log; not app.log.lock, and not app.log.wf, which is a log of its own.
+func rotationName(path, other string) bool {
+	if numbered(path, other) {
+		return true
+	}
+	rest, _ := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
+	return len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && (rest[1:] == "old" || rest[1:] == "bak")
+}
+
+// generationName tells whether a file beside path may be one of its rotations, or what somebody made of one: app.log.1, app.log.saved.
+func generationName(path, other string) bool {
+	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
+	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0])) || tagOf(path, other) != ""
+}

@@ -41,6 +41,7 @@ type machine struct {
 	hold        bool // read but do not release
 	bootedAt    time.Time
 	unsorted    bool
+	listed      [][]string // steps that are due once a directory is listed
 }
 
 func newMachine(t *testing.T, inotify bool) *machine {
@@ -131,13 +132,28 @@ func (m *machine) start() {
 		m.t.Fatal(err)
 	}
 	// A busy machine may take seconds for one poll: what waits for a time waits for the script's steps, not for that.
-	w.now = func() time.Time { return m.begun.Add(time.Since(m.begun)/100 + m.ahead) }
+	w.now = func() time.Time {
+		if len(m.w.siblings) > 0 {
+			m.stepListed()
+		}
+		return m.begun.Add(time.Since(m.begun)/100 + m.ahead)
+	}
 	if !m.bootedAt.IsZero() {
 		w.bootedAt = m.bootedAt
 	}
 	m.w = w
 	w.handler = m
 	w.notify.start()
+}
+
+func (m *machine) stepListed() {
+	steps := m.listed
+	m.listed = nil
+	for _, words := range steps {
+		if err := m.step(words); err != nil {
+			m.t.Error(err)
+		}
+	}
 }
 
 func (m *machine) stop() {

@@ -17,7 +17,6 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -161,8 +160,17 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 			return nil // when it was made is not known
 		}
 	}
-	var list []unseen
+	for _, u := range w.pairByDate(at, w.listUnseen(at, since)) {
+		entered = append(entered, w.enterUnseen(u))
+	}
+	return entered
+}
+
+// listUnseen lists the unseen generations of a path, the oldest first. Where a file could not be looked into, since names were moved, the
+// compressed ones wait for the next look: which source of the spool one of them is shows only beside the others.
+func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 	names := namesOf(at.path)
+	movedBefore := w.moved
 	var styles map[string]bool
 	for _, dir := range dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
@@ -197,13 +205,13 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 			}
 		}
 	}
+	if w.moved != movedBefore {
+		list = slices.DeleteFunc(list, func(u unseen) bool { return u.kind != "" })
+	}
 	slices.SortFunc(list, func(a, b unseen) int {
 		return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at), trueFirst(a.kind != "", b.kind != ""), byGeneration(a.at, b.at))
 	})
-	for _, u := range w.pairByDate(at, list) {
-		entered = append(entered, w.enterUnseen(u))
-	}
-	return entered
+	return list
 }
 
 // isBehindByName tells whether a compressed file is younger than one that is known and was written last in the same tick of the clock.
@@ -422,22 +430,6 @@ func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
 	return slices.ContainsFunc(known, func(f *File) bool {
 		return w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur)
 	})
-}
-
-// rotationName tells whether a file beside path is certainly named as its rotations are, since it is read unseen: app.log.1,
-// app.log-20240131, app.log.old, app.1.log; not app.log.lock, and not app.log.wf, which is a log of its own.
-func rotationName(path, other string) bool {
-	if numbered(path, other) {
-		return true
-	}
-	rest, _ := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
-	return len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && (rest[1:] == "old" || rest[1:] == "bak")
-}
-
-// generationName tells whether a file beside path may be one of its rotations, or what somebody made of one: app.log.1, app.log.saved.
-func generationName(path, other string) bool {
-	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
-	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0])) || tagOf(path, other) != ""
 }
 
 // mayBeStray tells whether the spool may know a file by another number.

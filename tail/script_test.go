@@ -17,6 +17,7 @@ package tail
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
 //	look                    scan, hand out and read nothing
+//	listed STEP             what is done in the middle of the next scan, once directories are listed and something was found in them
 //	unsorted                from now on polls print in the order of reading
 //	hold on|off             whether the reader keeps files at their end
 //	gone                    prints the sources that were told to be forgotten since the last time
@@ -231,6 +232,8 @@ func (m *machine) step(words []string) error {
 		m.poll()
 	case "look":
 		m.look()
+	case "listed":
+		m.listed = append(m.listed, args)
 	case "unsorted":
 		m.unsorted = true
 	case "hold":
