@@ -306,6 +306,9 @@ func (x *chained) states() {
 		x.did = append(x.did, fmt.Sprintf("      | %s source %d size %d packed %q at %s missing %v out %v waiting %v fd %d lost %v finished %v age %d", filepath.Base(f.Path()), f.ID(), s.st.size, s.packed,
 			filepath.Base(s.at), s.missing, s.out, s.waiting, f.fd, !s.lostSince.IsZero(), s.finished, f.age()/1e6%1e6))
 	}
+	for at, since := range x.w.unsettled {
+		x.did = append(x.did, fmt.Sprintf("      | %s unsettled since %d, to be looked at again %v", filepath.Base(at.path), since/1e6%1e6, x.w.lookAgain[kinOf(at)]))
+	}
 }
 
 // Open is the Handler's: the file has its number from here on.
@@ -439,6 +442,7 @@ func (x *chained) compare() {
 		}
 	}
 	if bad > 0 {
+		x.states()
 		x.t.Logf("steps:\n%s", strings.Join(x.did, "\n"))
 	}
 }

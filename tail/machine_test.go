@@ -225,6 +225,7 @@ func (m *machine) poll() {
 // look is what Run does each time it wakes; nothing is read.
 func (m *machine) look() {
 	m.start()
+	m.w.siblings = nil // as the scan begins with, so that what was listed before is no sign for stepListed
 	m.w.takeBack()
 	m.w.scan()
 	if m.w.scans == 1 {

@@ -89,7 +89,12 @@ func (w *Watcher) follow(f *File) {
 		return
 	}
 	if s.lostSince.IsZero() {
+		moved := w.moved
 		if w.followCopy(f) || w.starved != starved {
+			return
+		}
+		if w.moved != moved { // its copy may be what has another name by now
+			w.lookAgain[s.kin] = true
 			return
 		}
 		if f.ID() == 0 && s.packed == "" || s.st.born != 0 && f.neverRead() {

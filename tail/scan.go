@@ -297,6 +297,7 @@ func (w *Watcher) enter(f *File, c found) {
 	f.fp.Dev, f.fp.Ino, f.fp.Born = c.st.dev, c.st.ino, c.st.born
 	f.src.key, f.src.st, f.src.changedAt = c.key, c.st, w.now()
 	f.src.opened, f.src.link = c.path, c.link
+	f.src.left, f.src.lostSince = false, time.Time{}
 	w.sources[c.key] = f
 	w.setPath(f, c.path)
 }
