@@ -84,26 +84,8 @@ func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 	}
 	slices.SortStableFunc(copies, func(a, b unseen) int { return byDate(a.at, b.at) })
 	strays := w.unreadStrays(at)
-	slices.SortStableFunc(strays, func(a, b *File) int { return cmp.Compare(a.turn(), b.turn()) })
-	for len(strays) > 0 && len(copies) > 0 {
-		older, younger := w.anchors(at, strays[0].turn())
-		n := 1 // strays between the two
-		for n < len(strays) && strays[n].turn() < younger.turn {
-			n++
-		}
-		from, to := between(copies, older.name, younger.name)
-		if older.name == "" && younger.turn < math.MaxUint64 && to-from > n { // they end at the younger one, and those before were read
-			copies = copies[to-n:]
-			from, to = 0, n
-		}
-		for i, u := range copies[from:min(to, from+n)] {
-			w.unstray(strays[i])
-			w.stats.rescued.Add(1)
-			u.age = 0 // that is told by what is known of it
-			w.enterUnread(strays[i], u)
-		}
-		copies = slices.Delete(copies, from, min(to, from+n))
-		strays = strays[n:]
+	if len(strays) > 0 && len(copies) > 0 {
+		copies = w.pairStrays(at, append(strays, w.knownEmpty(at)...), copies)
 	}
 	oldest := w.oldestName(at)
 	for _, u := range copies {
@@ -114,6 +96,89 @@ func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 	}
 	slices.SortStableFunc(others, func(a, b unseen) int { return cmp.Or(cmp.Compare(a.age, b.age), byDate(a.at, b.at)) })
 	return others
+}
+
+// pairStrays gives copies to strays, among which are known generations that were empty and have copies too, and returns the others.
+func (w *Watcher) pairStrays(at blockPath, strays []*File, copies []unseen) []unseen {
+	slices.SortStableFunc(strays, func(a, b *File) int { return cmp.Compare(a.turn(), b.turn()) })
+	names := w.namesOfCopies(at)
+	for len(strays) > 0 && len(copies) > 0 {
+		older, younger := w.anchors(at, strays[0].turn(), names)
+		n := 1 // strays between the two
+		for n < len(strays) && strays[n].turn() < younger.turn {
+			n++
+		}
+		from, to := between(copies, older.name, younger.name)
+		if older.name == "" && younger.turn < math.MaxUint64 && to-from > n { // they end at the younger one, and those before were read
+			copies = copies[to-n:]
+			from, to = 0, n
+		}
+		next := from
+		for _, f := range strays[:n] {
+			for next < to && len(copies[next].head) == 0 && f.src.st.size > 0 { // that of another, which is forgotten
+				next++
+			}
+			switch {
+			case next == to:
+			case !w.isStray(f):
+				if len(copies[next].head) == 0 {
+					next++
+				}
+			default:
+				u := copies[next]
+				next++
+				w.unstray(f)
+				w.stats.rescued.Add(1)
+				u.age = 0 // that is told by what is known of it
+				w.enterUnread(f, u)
+			}
+		}
+		copies = slices.Delete(copies, from, next)
+		strays = strays[n:]
+	}
+	return copies
+}
+
+// knownEmpty are the generations that are known, were empty and are deleted: they may have copies, which hold nothing.
+func (w *Watcher) knownEmpty(at blockPath) (list []*File) {
+	for g := range w.kin[kinOf(at)] {
+		if s := &g.src; g.ID() != 0 && g.neverRead() && s.missing && s.at == "" && s.st.size == 0 {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+// namesOfCopies are the names that known generations have by now that were read and deleted: those of their copies, where heads tell.
+func (w *Watcher) namesOfCopies(at blockPath) map[*File]string {
+	found, names := map[*File]string{}, namesOf(at.path)
+	var several []*File
+	for _, dir := range dirsOf(at.path) {
+		for _, sib := range w.siblingsIn(dir) {
+			if !namedAfter(names, sib.path, rotationName) || !hasDate(names, sib.path) || w.sourceOf(at.block, &sib.st) != nil {
+				continue
+			}
+			head, kind := w.headOf(sib)
+			if kind == "" {
+				continue
+			}
+			var of []*File
+			for g := range w.kin[kinOf(at)] {
+				if s := &g.src; g.ID() != 0 && s.packed == "" && s.missing && s.at == "" && beginsLike(head, g.Fingerprint()) {
+					of = append(of, g)
+				}
+			}
+			if len(of) != 1 || found[of[0]] != "" {
+				several = append(several, of...)
+				continue
+			}
+			found[of[0]] = sib.path
+		}
+	}
+	for _, g := range several {
+		delete(found, g)
+	}
+	return found
 }
 
 // oldestName is the name of the oldest generation that the spool knows: what has an older date was forgotten. "": that one is not found
@@ -162,15 +227,16 @@ func (w *Watcher) unreadStrays(at blockPath) (list []*File) {
 }
 
 // anchors are the known generations before and behind one; no name: there is none before it, or the live file is behind it. The turn of
-// none behind it is the last possible.
-func (w *Watcher) anchors(at blockPath, turn uint64) (older, younger anchor) {
+// none behind it is the last possible. copies are the names of those that have none of their own.
+func (w *Watcher) anchors(at blockPath, turn uint64, copies map[*File]string) (older, younger anchor) {
 	names := namesOf(at.path)
 	younger.turn = math.MaxUint64
 	for g := range w.kin[kinOf(at)] {
-		if g.ID() == 0 || !g.src.lostSince.IsZero() {
+		copied := copies[g]
+		if g.ID() == 0 || !g.src.lostSince.IsZero() && copied == "" {
 			continue
 		}
-		a := anchor{g.name(), g.turn()}
+		a := anchor{cmp.Or(copied, g.name()), g.turn()}
 		if isLive := !g.src.missing && g.Path() == at.path; isLive {
 			a.name = ""
 		} else if !hasDate(names, a.name) {
