@@ -369,6 +369,8 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return beginsLike(head, g.Fingerprint()) && w.wasCut(g)
 	}
 	switch {
+	case g.src.packed != "" && g.src.at == "": // deleted
+		return beginsLike(head, g.Fingerprint())
 	case g.src.packed != "":
 		own, _ := w.headOf(sibling{g.src.at, g.src.st})
 		return sameHead(own, head)
@@ -385,6 +387,8 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		}
 	case g.fp.PrefixBytes > 0:
 		return beginsLike(head, g.fp)
+	case g.src.missing && g.src.at == "": // deleted, and another file may be where it was
+		return g.src.st.size > 0
 	}
 	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
