@@ -246,7 +246,7 @@ func (w *Watcher) searchStrays() {
 	})
 	for _, f := range list {
 		moved := w.moved
-		if w.strayFound(f) || f.src.key.block >= 0 && w.strayCopy(f) {
+		if w.strayFound(f) || w.moved == moved && f.src.key.block >= 0 && w.strayCopy(f) { // where it went is asked first
 			continue
 		}
 		if w.moved != moved {

@@ -14,6 +14,7 @@ package tail
 //	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
 //	gzip FILE, zstd FILE    compress to FILE.gz, FILE.zst, which keeps the time of the last write; rm FILE
 //	damage FILE N           cut a file to N bytes, keeping its times
+//	touch FROM FILE         gives FILE the time of the last write of FROM
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
 //	look                    scan, hand out and read nothing
@@ -296,6 +297,8 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 		return os.WriteFile(path(1), data, 0o644)
 	case "gzip", "zstd":
 		return pack(verb, path(0))
+	case "touch":
+		return keepingTimes(path(0), path(1), func() error { return nil })
 	case "damage":
 		n, err := strconv.ParseInt(args[1], 10, 64)
 		if err != nil {
