@@ -35,7 +35,8 @@ func (r *reading) offset() int64 { return r.base + int64(r.pos) }
 // lineAt is the split state at the offset.
 func (r *reading) lineAt() lineAt {
 	at := r.at
-	at.start = r.offset() == 0
+	off := r.offset()
+	at.start, at.inner = off == 0, off&1 == 1
 	return at
 }
 

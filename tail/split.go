@@ -37,6 +37,7 @@ type lineAt struct {
 	state LineState
 	part  uint32 // Continued: number of the next part
 	start bool   // the offset is 0
+	inner bool   // the offset is odd: within a unit of UTF-16
 }
 
 // piece is split's decision about the head of data. n == 0: more bytes are needed, nothing else is set.
@@ -79,6 +80,8 @@ func (r *rule) split(data []byte, at lineAt) piece {
 	}
 	mark := r.mark()
 	switch {
+	case r.wide && at.inner: // what came before was read without the encoding: behind the first half of a newline, mostly
+		return piece{n: 1, next: lineAt{state: at.state, part: at.part}}
 	case at.state == Discard:
 		return r.discard(data)
 	case at.start && len(mark) > 0 && bytes.HasPrefix(data, mark):
