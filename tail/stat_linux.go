@@ -2,6 +2,7 @@ package tail
 
 import (
 	"errors"
+	"math"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -25,10 +26,10 @@ func statAt(fd int, path string, flags int) (fileStat, error) {
 		if err == nil {
 			s := fileStat{
 				dev: unix.Mkdev(x.Dev_major, x.Dev_minor), ino: x.Ino, size: int64(x.Size), nlink: uint64(x.Nlink), mode: uint32(x.Mode),
-				mtime: x.Mtime.Sec*1e9 + int64(x.Mtime.Nsec), ctime: x.Ctime.Sec*1e9 + int64(x.Ctime.Nsec),
+				mtime: nanos(x.Mtime.Sec, int64(x.Mtime.Nsec)), ctime: nanos(x.Ctime.Sec, int64(x.Ctime.Nsec)),
 			}
 			if x.Mask&unix.STATX_BTIME != 0 {
-				s.born = x.Btime.Sec*1e9 + int64(x.Btime.Nsec)
+				s.born = nanos(x.Btime.Sec, int64(x.Btime.Nsec))
 			}
 			return s, nil
 		}
@@ -46,8 +47,15 @@ func statAt(fd int, path string, flags int) (fileStat, error) {
 	})
 	return fileStat{
 		dev: s.Dev, ino: s.Ino, size: s.Size, nlink: uint64(s.Nlink), mode: s.Mode,
-		mtime: s.Mtim.Nano(), ctime: s.Ctim.Nano(),
+		mtime: nanos(s.Mtim.Sec, s.Mtim.Nsec), ctime: nanos(s.Ctim.Sec, s.Ctim.Nsec),
 	}, err
+}
+
+// nanos is a time of a file in nanoseconds since 1970. Those that are too far away for that, before 1677 or after 2262, are the last
+// that is not: a file from the year 2300 must not look like one from 1715.
+func nanos(sec, nsec int64) int64 {
+	const most = math.MaxInt64/1_000_000_000 - 1
+	return max(-most, min(sec, most))*1e9 + nsec
 }
 
 // statx is unix.Statx without a copy of the path on the heap: it is called for every file, again and again.
