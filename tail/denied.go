@@ -35,6 +35,7 @@ func (e *untrustedLink) Is(target error) bool { return target == fs.ErrPermissio
 type refused struct {
 	files int             // sources
 	paths map[string]bool // that could not even be looked up, by the last full scan
+	known map[string]bool // that may be those of files that the spool knows, and could not be opened to see that
 
 	since  time.Time // of the period
 	told   int

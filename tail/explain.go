@@ -32,6 +32,7 @@ type ExplainedBlock struct {
 	Pattern string    // the first of Paths that matches; "": none does
 	Exclude string    // the first of Exclude that matches
 	File    *FileView // what is known of the file, by inode, else by path; nil: nothing
+	CopyOf  string    // it is not read since it holds nothing but what the file at this path begins with
 }
 
 // FileView is one source at a moment.
@@ -132,6 +133,11 @@ func (w *Watcher) explain(path string) Explained {
 		b := ExplainedBlock{Block: w.blocks[i].Name, Pattern: firstMatch(w.blocks[i].Paths, path), Exclude: firstMatch(w.blocks[i].Exclude, path)}
 		if f := w.sourceAt(i, path, st); f != nil {
 			b.File = w.view(f)
+			if err == nil && w.isShut(f) { // nobody has looked at it but us
+				b.File.Size, b.File.ChangedAt = st.size, time.Unix(0, st.mtime)
+			}
+		} else {
+			b.CopyOf = w.copies[key{i, st.dev, st.ino}]
 		}
 		e.Blocks = append(e.Blocks, b)
 	}
@@ -211,12 +217,15 @@ func (w *Watcher) viewOthers(f *File, v *FileView) {
 	}
 }
 
+// isShut tells whether f, which the spool knows, may be at its path and could not be opened to see that.
+func (w *Watcher) isShut(f *File) bool { return f.src.st.mode == 0 && w.refused.known[f.Path()] }
+
 func (w *Watcher) stateOf(f *File) string {
 	s := &f.src
 	switch {
 	case s.skip != "":
 		return "skipped: compressed (" + s.skip + ")"
-	case s.denied:
+	case s.denied || w.isShut(f):
 		return "cannot be opened"
 	case s.out && s.missing:
 		return "being read; no pattern finds it any more"

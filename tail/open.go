@@ -68,7 +68,7 @@ func (w *Watcher) admit() {
 	w.wanted.Store(wanted || len(w.open) > w.openMax)
 	w.stats.waiting.Store(int64(len(w.waiting)))
 	w.stats.open.Store(int64(len(w.open)))
-	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths)))
+	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths) + len(w.refused.known)))
 }
 
 // isYounger tells whether f may be a later generation of what old is one of.

@@ -34,7 +34,14 @@ func (w *Watcher) mayBeCopy(c found) bool {
 		case c.st.size == 0 && young(w.wall, &c.st, int64(copyYoung)) || f.behind.Load():
 			w.rescan = true
 		case w.equalSoFar(f, c):
+			if own, sure := w.onItsOwn(f, c); own && sure {
+				continue
+			} else if own {
+				w.rescan = true
+				return true
+			}
 			w.rescan = w.rescan || young(w.wall, &c.st, int64(copyYoung))
+			w.takeForCopy(f, c)
 		case f.src.out:
 			if w.decided(f, c) {
 				continue
@@ -48,6 +55,32 @@ func (w *Watcher) mayBeCopy(c found) bool {
 		return true
 	}
 	return false
+}
+
+// onItsOwn tells whether c, which begins like f or is begun like by it, is nobody's copy: it is longer than f, or so short that
+// programs may have begun their logs alike, and made long enough ago for f to be truncated. It is sure once f is known not to be.
+func (w *Watcher) onItsOwn(f *File, c found) (own, sure bool) {
+	if now, err := w.statNow(f); err == nil && now.is(&f.src.st) && !now.same(&f.src.st) {
+		w.note(f, now)
+	}
+	s := &f.src
+	if c.st.size <= s.st.size && (c.st.size >= copyBytesMin || young(w.wall, &c.st, int64(copyYoung))) {
+		return false, false
+	}
+	if !s.out {
+		return true, f.cursorOffset() <= s.st.size && s.st.same(&s.checked)
+	}
+	return true, w.decided(f, c)
+}
+
+// takeForCopy notes that c is not read because of f, and tells it once if that lasts.
+func (w *Watcher) takeForCopy(f *File, c found) {
+	if young(w.wall, &c.st, int64(copyYoung)) {
+		return // most originals are truncated now
+	}
+	if w.copies[c.key] = f.Path(); w.wereCopies[c.key] != f.Path() {
+		w.log.Info("a new file holds what another begins with: it is taken for a copy, and not sent as long as that is so", "path", c.path, "original", f.Path())
+	}
 }
 
 // decided tells whether f, which a reader holds, was looked at since c was found.

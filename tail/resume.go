@@ -82,7 +82,9 @@ func (w *Watcher) adoptCopy(c found) (f *File, ok bool) {
 		}
 		fd, err := w.openRead(c.path)
 		if err != nil {
-			w.cannot(c.path, err)
+			if w.cannot(c.path, err) {
+				w.refused.known[c.path] = true
+			}
 			return nil, false
 		}
 		var r reading

@@ -60,6 +60,7 @@ func (w *Watcher) scanAll() {
 	w.refreshExcludes()
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
+	clear(w.refused.known)
 	w.siblings, w.realDirs = nil, map[string]string{}
 	clear(w.lookAgain)
 	for range min(w.looks, len(w.ring)) {
@@ -233,6 +234,7 @@ func (w *Watcher) resolve(fresh []found) {
 		w.buryReused(c)
 	}
 	w.settleTruncated()
+	w.copies, w.wereCopies = map[key]string{}, w.copies
 	for _, c := range others {
 		if f := w.sources[c.key]; f != nil {
 			w.sight(f, c.candidate, c.st) // found as a copy just now
@@ -321,7 +323,9 @@ func (w *Watcher) adopt(c found) (f *File, ok bool) {
 	}
 	fd, err := w.openRead(c.path)
 	if err != nil {
-		w.cannot(c.path, err)
+		if w.cannot(c.path, err) {
+			w.refused.known[c.path] = true
+		}
 		return nil, false
 	}
 	defer closeFD(fd)

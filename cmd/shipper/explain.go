@@ -51,6 +51,7 @@ type explainSource struct {
 	Source     string       `json:"source"`
 	Pattern    string       `json:"matched_by,omitempty"`
 	ExcludedBy string       `json:"excluded_by,omitempty"`
+	CopyOf     string       `json:"copy_of,omitempty"` // it is not read as long as this file begins with all that is in it
 	File       *explainFile `json:"file,omitempty"`
 }
 
@@ -112,7 +113,7 @@ func explain(e tail.Explained, far map[uint64]pipeline.FileProgress, now time.Ti
 		r.ModTime = &t
 	}
 	for _, b := range e.Blocks {
-		s := explainSource{Source: b.Block, Pattern: b.Pattern, ExcludedBy: b.Exclude}
+		s := explainSource{Source: b.Block, Pattern: b.Pattern, ExcludedBy: b.Exclude, CopyOf: b.CopyOf}
 		if v := b.File; v != nil {
 			p, ok := far[v.ID]
 			s.File = explainView(v, p, ok, now)
@@ -181,6 +182,9 @@ func verdict(e *tail.Explained, r *explainReply) string {
 	for _, s := range r.Sources {
 		if s.Pattern != "" && e.Kind != "regular file" {
 			return fmt.Sprintf("not read: it is a %s, not a regular file", e.Kind)
+		}
+		if s.CopyOf != "" {
+			return fmt.Sprintf("not read: source %s takes it for a copy of %s, which begins with all that is in it", s.Source, s.CopyOf)
 		}
 		if s.Pattern != "" {
 			return fmt.Sprintf("matched by source %s and not found by a scan yet%s", s.Source, unlisted(e.Path))

@@ -1,0 +1,63 @@
+package tail
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A new file that another one begins with waits for a truncation of that: for a while if it is so short that programs may
+// have begun their logs alike, else as long as it is so, and explain says why.
+func TestCopyOrOnItsOwn(t *testing.T) {
+	for name, c := range map[string]struct {
+		bytes int64
+		after time.Duration
+		waits bool
+		told  bool
+	}{
+		"short, just made": {copyBytesMin - 1, time.Second, true, false},
+		"short":            {copyBytesMin - 1, copyYoung + time.Second, false, false},
+		"long, just made":  {copyBytesMin, time.Second, true, false},
+		"long":             {copyBytesMin, copyYoung + time.Second, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			log, other := filepath.Join(dir, "app.log"), filepath.Join(dir, "app-2.log")
+			w, err := NewWatcher(Options{NoInotify: true, Blocks: []Block{{Name: "b", Paths: []string{dir + "/*"}, LineBytesMax: 1000}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.realDirs = map[string]string{}
+			see := func(path, text string) found {
+				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				st, err := statPath(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				return found{candidate{path: path}, key{0, st.dev, st.ino}, st}
+			}
+			text := strings.Repeat("banner\n", 2*copyBytesMin)
+			f := w.newFile(0, log)
+			w.enter(f, see(log, text))
+			f.SetID(1)
+			f.cur.Offset, f.src.checked = int64(len(text)), f.src.st
+			twin := see(other, text[:c.bytes])
+			twin.st.born = f.src.st.born + 1 // both are made within a tick of the file system's clock
+			w.wall = twin.st.ctime + int64(c.after)
+			if waits := w.mayBeCopy(twin); waits != c.waits {
+				t.Errorf("waits: %v", waits)
+			}
+			original := ""
+			if c.told {
+				original = log
+			}
+			if e := w.explain(other); e.Blocks[0].CopyOf != original {
+				t.Errorf("explained as a copy of %q", e.Blocks[0].CopyOf)
+			}
+		})
+	}
+}
