@@ -93,7 +93,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue
 			}
-			if g := w.sourceOf(block, &sib.st); g != nil && (g.ID() != 0 || g.src.out) {
+			if g := w.sourceOf(block, &sib.st); g != nil && g.isKnown() {
 				continue
 			}
 			head, kind := w.headOf(sib)
@@ -132,7 +132,7 @@ func dirsOf(path string) []string {
 // enterCopy makes c the file that f is read from.
 func (w *Watcher) enterCopy(f *File, c copyFound) {
 	if g := w.sourceOf(c.block, &c.st); g != nil {
-		w.drop(g) // it was found, but never handed out
+		w.retire(g) // it was found, but never read
 	}
 	if c.kind != "" && c.age == 0 {
 		born := f.fp.Born

@@ -186,6 +186,11 @@ func (w *Watcher) odd(f *File, fd int, path string) bool {
 	f.src.skip = compressed(head[:n])
 	if f.src.skip != "" {
 		f.src.checked = f.src.st
+		if f.src.missing { // it was found beside its path, empty: now it may be the copy of an unseen generation
+			w.unsettle(blockPath{f.src.key.block, f.Path()}, 0)
+			w.retire(f)
+			return true
+		}
 		if was == "" {
 			w.stats.skippedFiles.Add(1)
 			w.log.Info("skipped: the file is compressed", "path", path, "compression", f.src.skip)

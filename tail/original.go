@@ -6,12 +6,22 @@ package tail
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"time"
 )
 
 // copyYoung is how long a program that copies may take from making the file to writing into it.
 const copyYoung = 5 * time.Second
+
+// isBegun tells whether an empty file beside names is no generation but a copy of one that is about to be written: app.log.1.gz, and
+// app.log.1.tmp beside app.log.1; not app.log.20261130.1, which a second rotation of that day is named.
+func (w *Watcher) isBegun(names []string, sib sibling) bool {
+	return packedName(sib.path) || slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
+		rest, ok := strings.CutPrefix(sib.path, o.path)
+		return ok && len(rest) > 1 && rest[0] == '.' && !isDigit(rest[1]) && !slices.Contains(names, o.path)
+	})
+}
 
 // doubt is a new file that may be the copy of one that a reader holds. It is decided when the reader has looked at its file
 // once more: it would have noticed a truncation.

@@ -41,12 +41,19 @@ func (w *Watcher) unsettle(at blockPath, since int64) {
 }
 
 // unsettleRotated is for paths that name another file than before: a generation in between was made after the one before was
-// seen there last.
+// seen there last. One that the spool knows and that was moved away during the first scan was not seen there at all.
 func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
 		at := blockPath{c.block, c.path}
-		if f := w.seenLast(at); c.st.born != 0 && f != nil {
+		switch f := w.seenLast(at); {
+		case c.st.born == 0:
+		case f != nil:
 			w.unsettle(at, w.sinceSeen(f))
+		case w.scans == 1 || len(w.strayPaths[at]) == 0:
+		case w.oldestKnown(at) > 0:
+			w.unsettle(at, 0)
+		default:
+			w.unsettle(at, w.startedAt-clockTick)
 		}
 	}
 }
@@ -73,33 +80,6 @@ func (w *Watcher) unsettleMoved() {
 				w.unsettle(at, 0)
 				break
 			}
-		}
-	}
-}
-
-// findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
-// the same path, which are their copies then. One of which nothing was read since may have been filled, copied and truncated again
-// while nobody watched, and looks as it did: its path may have copies behind the youngest that is known.
-func (w *Watcher) findCut() {
-	for at, known := range w.strayPaths {
-		f := w.inPlace(at)
-		if f == nil || f.src.st.born == 0 {
-			continue
-		}
-		youngest := int64(0)
-		for _, g := range known {
-			made := g.made() // not the file that it is read from: a copy is compressed after the file that is next was made
-			if g != f && made > f.src.st.born {
-				youngest = max(youngest, made)
-			}
-		}
-		switch {
-		case youngest == 0:
-		case f.ID() != 0 && f.cursorOffset() == 0:
-			f.src.cutAt = w.wall
-			w.unsettle(at, youngest+1)
-		default:
-			f.src.cutAt = youngest + 1
 		}
 	}
 }
@@ -176,7 +156,7 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
 			g := w.sourceOf(at.block, &sib.st)
-			if g != nil && (g.ID() != 0 || g.src.out || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
+			if g != nil && (g.isKnown() || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
 				continue // it is known; a compressed file that a pattern found just now is not
 			}
 			c := found{candidate{block: at.block, path: at.path}, k, sib.st}
@@ -191,7 +171,7 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 			head, kind := w.headOf(sib)
 			switch {
 			case w.moved != moved: // what it is cannot be told: it has another name by now
-			case kind == "" && packedName(sib.path) && len(head) == 0: // something is about to be written to it
+			case kind == "" && len(head) == 0 && w.isBegun(names, sib): // something is about to be written to it
 				if young(w.wall, &sib.st, int64(copyYoung)) {
 					w.lookAgain[kinOf(at)], w.rescan = true, true
 				}
@@ -213,6 +193,10 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 	})
 	return list
 }
+
+// isKnown tells whether a file is, or may be, one of which something was read. One that was empty when it was handed out and holds
+// something compressed since is not.
+func (f *File) isKnown() bool { return f.src.out || f.ID() != 0 && f.src.skip == "" }
 
 // isBehindByName tells whether a compressed file is younger than one that is known and was written last in the same tick of the clock.
 func (w *Watcher) isBehindByName(at blockPath, path string, age int64) bool {

@@ -187,3 +187,30 @@ func (f *File) letNext() {
 		f.after = nil
 	}
 }
+
+// findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
+// the same path, which are their copies then. One of which nothing was read since may have been filled, copied and truncated again
+// while nobody watched, and looks as it did: its path may have copies behind the youngest that is known.
+func (w *Watcher) findCut() {
+	for at, known := range w.strayPaths {
+		f := w.inPlace(at)
+		if f == nil || f.src.st.born == 0 {
+			continue
+		}
+		youngest := int64(0)
+		for _, g := range known {
+			made := g.made() // not the file that it is read from: a copy is compressed after the file that is next was made
+			if g != f && made > f.src.st.born {
+				youngest = max(youngest, made)
+			}
+		}
+		switch {
+		case youngest == 0:
+		case f.ID() != 0 && f.cursorOffset() == 0:
+			f.src.cutAt = w.wall
+			w.unsettle(at, youngest+1)
+		default:
+			f.src.cutAt = youngest + 1
+		}
+	}
+}

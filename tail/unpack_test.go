@@ -112,3 +112,20 @@ func FuzzNames(f *testing.F) {
 		}
 	})
 }
+
+// TestCopyBegunInTheTick compresses a generation that no look saw: the copy is made, still empty, in the tick in which the live file is,
+// is seen like that, and has taken the place of its original before that was opened.
+func TestCopyBegunInTheTick(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, "block paths=app.log", `write app.log "one\n"`, "poll", "unsorted",
+		"mv app.log app.log-20261121", "tick", `write app.log "two\n"`, "tick", "cp app.log spare", "gzip spare", "tick",
+		"mv app.log app.log-20261122", `write app.log "three\n"`, `write app.log-20261122.tmp ""`)
+	m.w.takeBack()
+	m.w.scan()
+	stepAll(t, m, "cp spare.gz app.log-20261122.tmp", "mv app.log-20261122.tmp app.log-20261122.gz", "rm app.log-20261122")
+	m.w.admit()
+	out := stepAll(t, m, "poll", "sleep 1s", "poll")
+	if _, rest, _ := strings.Cut(out, "--\n"); !strings.HasPrefix(rest, "app.log 0000-0004 \"two\"\napp.log 0000-0006 \"three\"\n") || strings.Count(out, "two") != 1 {
+		t.Error(out)
+	}
+}
