@@ -169,3 +169,44 @@ func sameBytes(fd1, fd2 int, a, b []byte, off, end int64) bool {
 	m2, err2 := pread(fd2, b[:n], off)
 	return err1 == nil && err2 == nil && int64(m1) == n && int64(m2) == n && bytes.Equal(a[:n], b[:n])
 }
+
+// copied tells whether a file is the copy of another generation of the path: of a source, or of one that
+// the spool knows and that is gone.
+func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
+	for _, o := range w.siblingsIn(parent(sib.path)) {
+		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+			continue
+		}
+		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
+			return true
+		}
+	}
+	for g := range w.kin[kinOf(at)] {
+		if g.src.missing && g.src.packed == "" && w.copiedBeforeGone(sib, g) {
+			return true
+		}
+	}
+	for _, same := range w.strays {
+		for _, f := range same {
+			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// copiedBeforeGone tells whether a file was copied from g before that was removed, as logrotate's renamecopy does.
+func (w *Watcher) copiedBeforeGone(sib sibling, g *File) bool {
+	if g.fd < 0 {
+		return !g.src.lostSince.IsZero() && g.cur.Offset > 0 && w.resumes(sib, g.fp, g.cur)
+	}
+	st, err := statFD(g.fd)
+	n := min(sib.st.size, copyBytesMax)
+	if err != nil || st.nlink > 0 || n == 0 || sib.st.size > st.size {
+		return false
+	}
+	own := make([]byte, n)
+	m, err := pread(g.fd, own, 0)
+	return err == nil && int64(m) == n && bytes.Equal(own, w.firstBytes(sib, n))
+}

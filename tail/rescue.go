@@ -425,27 +425,6 @@ func (w *Watcher) mayBeStray(sib sibling) bool {
 	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool { return bornTogether(f.fp.Born, sib.st.born) })
 }
 
-// copied tells whether a file is the copy of another generation of the path: of a source, or of one that
-// the spool knows and that is gone.
-func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
-	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
-			continue
-		}
-		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
-			return true
-		}
-	}
-	for _, same := range w.strays {
-		for _, f := range same {
-			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur) {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // resumes tells whether a file holds what fp and cur remember.
 func (w *Watcher) resumes(sib sibling, fp Fingerprint, cur Cursor) bool {
 	fd, err := w.openSibling(sib)
