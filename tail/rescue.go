@@ -40,8 +40,12 @@ func (w *Watcher) unsettle(at blockPath, since int64) {
 	w.rescan = true
 }
 
+// newPathsMax is how many paths, new in one scan, are looked at for generations from before it. Each costs a look at its directory.
+const newPathsMax = 256
+
 // unsettleRotated is for paths that name another file than before: a generation in between was made after the one before was
-// seen there last. One that the spool knows and that was moved away during the first scan was not seen there at all.
+// seen there last. Where none was seen, it was made after the last scan that found nothing there; but one that the spool knows may
+// have been moved away during the first scan, between the look at its name and the opening.
 func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
 		at := blockPath{c.block, c.path}
@@ -49,11 +53,11 @@ func (w *Watcher) unsettleRotated(fresh []found) {
 		case c.st.born == 0:
 		case f != nil:
 			w.unsettle(at, w.sinceSeen(f))
-		case w.scans == 1 || len(w.strayPaths[at]) == 0:
-		case w.oldestKnown(at) > 0:
+		case w.scans == 1:
+		case len(w.strayPaths[at]) > 0 && w.oldestKnown(at) > 0:
 			w.unsettle(at, 0)
-		default:
-			w.unsettle(at, w.startedAt-clockTick)
+		case len(fresh) <= newPathsMax:
+			w.unsettle(at, w.allWall-clockTick)
 		}
 	}
 }

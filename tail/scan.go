@@ -68,6 +68,7 @@ func (w *Watcher) scanAll() {
 	}
 	fresh := w.lookAt(w.candidates)
 	w.unsettleRotated(fresh)
+	w.allWall = w.wall
 	w.settlePaths()
 	w.resolve(fresh)
 	if len(w.strays) > 0 {

@@ -74,7 +74,8 @@ type Watcher struct {
 
 	scans     uint64    // full ones
 	wall      int64     // clock at the start of the last scan, nanoseconds
-	startedAt int64     // that clock at the start of the first full scan
+	allWall   int64     // that clock at the start of the last full scan
+	startedAt int64     // and of the first one
 	recount   bool      // a source was forgotten: Stats.Files is out of date
 	rescan    bool      // something asks for a full scan
 	scanning  bool      // it is a full one
