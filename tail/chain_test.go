@@ -39,7 +39,7 @@ func TestChain(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
 			t.Parallel()
-			chain(t, seed)
+			chain(t, seed, nil)
 		})
 	}
 }
@@ -76,10 +76,13 @@ type chained struct {
 	steps   map[string]int
 	still   bool // nothing happens during a look
 	keeps   int  // rounds for which the reader keeps a file at its end, on average
+	hog     *hog // nil: nobody takes descriptors
+	starves bool // it does now
 }
 
-func chain(t *testing.T, seed uint64) {
-	x := &chained{machine: newMachine(t, false), rng: rand.New(rand.NewPCG(seed, 2)), steps: map[string]int{}}
+// chain is one life. Where h is not nil, descriptors are taken at random times, by h.
+func chain(t *testing.T, seed uint64, h *hog) {
+	x := &chained{machine: newMachine(t, false), rng: rand.New(rand.NewPCG(seed, 2)), steps: map[string]int{}, hog: h}
 	x.keeps = 1 + x.rng.IntN(60)
 	x.opts.Logger = slog.New(slog.NewTextHandler(notes{x}, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
@@ -101,6 +104,7 @@ func chain(t *testing.T, seed uint64) {
 		x.random()
 	}
 	x.still = true
+	x.starve(false)
 	rounds := 60
 	for _, c := range x.logs {
 		rounds = max(rounds, 30+4*c.gen) // compressed ones are read one after the other
@@ -155,6 +159,9 @@ func (x *chained) add(i int) {
 }
 
 func (x *chained) random() {
+	if x.hog != nil && x.rng.IntN(8) == 0 {
+		x.starve(!x.starves)
+	}
 	switch n := x.rng.IntN(100); {
 	case n < 55:
 		x.programs(x.logs[x.rng.IntN(len(x.logs))], n)
@@ -172,6 +179,10 @@ func (x *chained) random() {
 
 // programs does what those that log do.
 func (x *chained) programs(c *container, n int) {
+	if x.starves { // they have their own
+		x.hog.free()
+		defer x.hog.take(x.t)
+	}
 	switch {
 	case n < 30:
 		x.write(c)
@@ -277,8 +288,24 @@ func (x *chained) pack(c *container) {
 	}
 }
 
+// starve has somebody take all descriptors that are left, or give them back.
+func (x *chained) starve(on bool) {
+	if x.hog == nil {
+		return
+	}
+	x.note("starve %v", on)
+	x.starves = on
+	x.hog.free()
+	if on {
+		x.hog.take(x.t)
+	}
+}
+
 func (x *chained) pass() {
 	x.note("pass")
+	if x.starves {
+		x.hog.take(x.t) // what the watcher and the reader gave back
+	}
 	if x.w == nil {
 		x.start()
 		x.w.handler = x
@@ -301,6 +328,7 @@ func (x *chained) pass() {
 
 // states notes what the watcher thinks of each source.
 func (x *chained) states() {
+	x.did = append(x.did, fmt.Sprintf("      | open %d of %d, reading %d, unpacking %d, look again %v, unsettled %v, moved %d", len(x.w.open), x.w.openMax, x.w.stats.reading.Load(), len(x.w.unpacking), x.w.lookAgain, x.w.unsettled, x.w.moved))
 	for _, f := range x.w.sources {
 		s := &f.src
 		x.did = append(x.did, fmt.Sprintf("      | %s source %d size %d packed %q at %s missing %v out %v waiting %v fd %d lost %v finished %v age %d", filepath.Base(f.Path()), f.ID(), s.st.size, s.packed,
@@ -338,7 +366,8 @@ func (x *chained) read() {
 	x.held = nil
 	unread := map[string]bool{}
 	for _, f := range held {
-		if unread[f.Path()] {
+		family := stemOf(f.Path())
+		if unread[family] {
 			x.held = append(x.held, f)
 			continue
 		}
@@ -353,8 +382,8 @@ func (x *chained) read() {
 				break
 			}
 		}
-		unread[f.Path()] = unread[f.Path()] || more
-		if !more && (f.Complete() || x.rng.IntN(x.keeps) == 0 && f.Pending() == 0) {
+		unread[family] = unread[family] || more
+		if !more && (f.Complete() || (f.Wanted() || x.rng.IntN(x.keeps) == 0) && f.Pending() == 0) {
 			f.Release()
 			continue
 		}
@@ -445,4 +474,25 @@ func (x *chained) compare() {
 		x.states()
 		x.t.Logf("steps:\n%s", strings.Join(x.did, "\n"))
 	}
+}
+
+// hog takes descriptors as long as there are any.
+type hog []int
+
+func (h *hog) take(t *testing.T) {
+	for {
+		fd, err := openRead("/dev/null")
+		if noDescriptors(err) {
+			return
+		}
+		must(t, err)
+		*h = append(*h, fd)
+	}
+}
+
+func (h *hog) free() {
+	for _, fd := range *h {
+		closeFD(fd)
+	}
+	*h = nil
 }

@@ -28,6 +28,7 @@ func (w *Watcher) scan() {
 		w.allAt = w.now().Add(min(max(rewalkEvery*w.scanGap, scanAllPart*w.allTook), scanAllMax))
 	}
 	w.limitHeld()
+	w.regainDescriptors()
 	w.scanTook = cpuTime() - start
 	w.credit = w.creditNow() - w.scanTook
 	w.creditedAt = w.now()

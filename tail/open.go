@@ -77,12 +77,13 @@ func (f *File) isYounger(old *File) bool {
 	return f.src.key.block == old.src.key.block && parent(a) == parent(b) && (rotatedName(a, b) || rotatedName(b, a))
 }
 
-// slot tells whether a descriptor is free, closing quiet files if need be.
+// slot tells whether a descriptor is free, closing quiet files if need be. One above the bound is, where all that are open wait: for
+// what is not, and would wait for them for ever.
 func (w *Watcher) slot() bool {
 	if len(w.open) >= w.openMax {
 		w.closeLongestQuiet()
 	}
-	return len(w.open) < w.openMax
+	return len(w.open) < w.openMax || w.stats.reading.Load() == 0
 }
 
 // closeLongestQuiet closes a quarter of the files that no reader holds and that can be found again.

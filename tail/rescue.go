@@ -378,7 +378,10 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	case g.src.missing && g.src.at == "": // deleted, and another file may be where it was
 		return g.src.st.size > 0
 	}
-	own, _ := w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st}) // entered just now
+	var own []byte
+	if g.src.at != "" || !g.src.missing { // entered just now; else its path is another file's, or nobody's
+		own, _ = w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st})
+	}
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
 }
 

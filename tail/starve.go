@@ -6,6 +6,7 @@ package tail
 import (
 	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,4 +62,17 @@ func (w *Watcher) giveDescriptors(err error) {
 		w.starvedTold = now
 		w.log.Warn("the process has no file descriptors left (ulimit -n): fewer log files are kept open, and some are found and read later", "open_files_max", w.openMax, "error", err)
 	}
+}
+
+// regainAfter is how long nothing may have been refused before the bound is raised by a quarter, and again.
+const regainAfter = time.Minute
+
+// regainDescriptors raises the bound that giveDescriptors lowered.
+func (w *Watcher) regainDescriptors() {
+	now := w.now()
+	if w.openMax == w.openTop || now.Sub(w.starvedAt) < regainAfter || now.Sub(w.regainedAt) < regainAfter {
+		return
+	}
+	w.regainedAt = now
+	w.openMax = min(w.openTop, w.openMax+max(1, w.openMax/4))
 }

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -30,25 +32,31 @@ func TestNoDescriptors(t *testing.T) {
 	}
 }
 
-// hog takes descriptors as long as there are any.
-type hog []int
-
-func (h *hog) take(t *testing.T) {
-	for {
-		fd, err := openRead("/dev/null")
-		if noDescriptors(err) {
-			return
-		}
+// TestChainStarved is TestChain in a process of its own, in which somebody takes all descriptors at random times: the watcher dies while
+// it closes files for lack of them, while it cannot list a directory or open a copy, and right after. The seed is replayed with -chain.seed.
+func TestChainStarved(t *testing.T) {
+	const limit, seeds = 40, 3
+	if seed := os.Getenv("TAIL_TEST_STARVE"); seed != "" {
+		must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}))
+		n, err := strconv.ParseUint(seed, 10, 64)
 		must(t, err)
-		*h = append(*h, fd)
+		chain(t, n, &hog{})
+		return
 	}
-}
-
-func (h *hog) free() {
-	for _, fd := range *h {
-		closeFD(fd)
+	for range seeds {
+		seed := *chainSeed
+		if seed == 0 {
+			seed = rand.Uint64N(1e9) + 1
+		}
+		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.Command(os.Args[0], "-test.run=^TestChainStarved$", "-test.v", "-chain.steps", fmt.Sprint(*chainSteps), "-chain.seed", fmt.Sprint(*chainSeed))
+			cmd.Env = append(os.Environ(), fmt.Sprintf("TAIL_TEST_STARVE=%d", seed))
+			if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "starve:") {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
-	*h = nil
 }
 
 func starve(t *testing.T) {

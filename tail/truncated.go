@@ -3,7 +3,12 @@ package tail
 // Files that were truncated in place. What was unread of one is looked for beside it before its new content is read: in the copy that
 // holds what was read (copies.go), or, if nothing was, in those that were made of it since it is known (rescue.go).
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
 
 // truncation is a file whose content went while (perhaps) some of it was unread.
 type truncation struct {
@@ -189,28 +194,71 @@ func (f *File) letNext() {
 }
 
 // findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
-// the same path, which are their copies then. One of which nothing was read since may have been filled, copied and truncated again
-// while nobody watched, and looks as it did: its path may have copies behind the youngest that is known.
+// the same path, or as rotations of it, which are their copies then. One of which nothing was read since may have been filled, copied
+// and truncated again while nobody watched, and looks as it did: its path may have copies behind the youngest that is known.
 func (w *Watcher) findCut() {
 	for at, known := range w.strayPaths {
 		f := w.inPlace(at)
 		if f == nil || f.src.st.born == 0 {
 			continue
 		}
-		youngest := int64(0)
-		for _, g := range known {
-			made := g.made() // not the file that it is read from: a copy is compressed after the file that is next was made
-			if g != f && made > f.src.st.born {
-				youngest = max(youngest, made)
-			}
+		copied, listed := w.youngestBehind(f, known), int64(0)
+		if kin := kinOf(at); kin == at {
+			listed = w.youngestBehind(f, w.strayKin[kin]) // found by the pattern, as others are that nobody knows yet
+		}
+		isUnread := f.ID() != 0 && f.cursorOffset() == 0
+		if isUnread && copied == 0 && w.hasCopy(f) {
+			copied = f.src.st.born
 		}
 		switch {
-		case youngest == 0:
-		case f.ID() != 0 && f.cursorOffset() == 0:
-			f.src.cutAt = w.wall
-			w.unsettle(at, youngest+1)
+		case copied == 0 && listed == 0:
+		case isUnread:
+			if f.src.cutAt = w.wall; copied > 0 {
+				w.unsettle(at, copied+1)
+			}
 		default:
-			f.src.cutAt = youngest + 1
+			f.src.cutAt = max(copied, listed) + 1
 		}
 	}
+}
+
+// youngestBehind is when the youngest of known was made that is younger than f; 0: none is.
+func (w *Watcher) youngestBehind(f *File, known []*File) (youngest int64) {
+	for _, g := range known {
+		made := g.made() // not the file that it is read from: a copy is compressed after the file that is next was made
+		if g != f && made > f.src.st.born {
+			youngest = max(youngest, made)
+		}
+	}
+	return youngest
+}
+
+// hasCopy tells whether a file beside f that the spool does not know is named as its rotation and was made, and written to, after it: a
+// copy. One that got back the times of something older, as what is unpacked does, says nothing.
+func (w *Watcher) hasCopy(f *File) bool {
+	isCopy := func(name string, sib sibling) bool {
+		if sib.st.size == 0 || sib.st.born <= f.src.st.born || sib.st.mtime < sib.st.born || !rotationName(name, sib.path) {
+			return false
+		}
+		if g := w.sourceOf(f.src.key.block, &sib.st); g != nil && g.ID() != 0 || w.mayBeStray(sib) {
+			return false
+		}
+		_, kind := w.headOf(sib)
+		return kind == ""
+	}
+	for _, name := range slices.Compact([]string{f.Path(), f.src.real}) {
+		dir := parent(name)
+		begin := name // of all that is named after it
+		if dot := extensionOf(name[len(dir):]); dot > 0 {
+			begin = name[:len(dir)+dot]
+		}
+		list := w.siblingsIn(dir) // in the order of names
+		at, _ := slices.BinarySearchFunc(list, begin, func(sib sibling, begin string) int { return cmp.Compare(sib.path, begin) })
+		for ; at < len(list) && strings.HasPrefix(list[at].path, begin); at++ {
+			if isCopy(name, list[at]) {
+				return true
+			}
+		}
+	}
+	return false
 }

@@ -97,9 +97,11 @@ type Watcher struct {
 	keep       keepTimes
 	open       map[*File]struct{} // with a descriptor
 	openMax    int
+	openTop    int // what it is while there are descriptors
 
 	starved     uint64    // calls that found no descriptor
 	starvedAt   time.Time // when some were given back last
+	regainedAt  time.Time // when the bound was raised again last
 	starvedTold time.Time
 
 	asked        chan question
@@ -154,6 +156,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		w.openMax = max(openFilesMin, int(uint64(limit.Cur)/2))
 		w.log.Warn("the process may open too few files (ulimit -n): fewer log files are kept open", "limit", uint64(limit.Cur), "open_files_max", w.openMax, "wanted", o.OpenFilesMax)
 	}
+	w.openTop = w.openMax
 	if top := w.openMax / heldShare; w.heldFilesMax == 0 || w.heldFilesMax > top {
 		w.heldFilesMax = top
 	}

@@ -1,0 +1,135 @@
+package tail
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestTruncatedCrash truncates a file of which some was read, kills the watcher when it has found that and read both the rest, from the
+// copy, and what is new, and starts another one from each number of commits that may be durable by then: of those before the look
+// for the copy, between that and the first commit of its rest, and so on. Nothing is lost, comes twice or in another order.
+func TestTruncatedCrash(t *testing.T) {
+	for _, c := range []cutCase{
+		{name: "narrow", paths: "app.log"},
+		{name: "wide", paths: "app.log*"},
+		{name: "packed", paths: "app.log", packed: true},
+		{name: "packed-wide", paths: "app.log*", packed: true},
+		{name: "again", paths: "app.log", again: true},
+		{name: "again-wide", paths: "app.log*", again: true},
+		{name: "moved", paths: "app.log", moved: true},
+		{name: "unread", paths: "app.log", unread: true},
+		{name: "unread-wide", paths: "app.log*", unread: true},
+		{name: "down", paths: "app.log", down: true},
+		{name: "down-unread", paths: "app.log", down: true, unread: true},
+		{name: "down-wide", paths: "app.log*", down: true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for c.rounds = range 3 {
+				if c.unread && !c.down && c.rounds == 0 {
+					continue // what nobody saw, of a file of which nothing is known, leaves no trace
+				}
+				commits := c.run(t, 0)
+				if commits < 4 {
+					t.Fatalf("only %d commits: the test does not cut where files are read", commits)
+				}
+				for durable := 1; durable <= commits; durable++ {
+					c.run(t, durable)
+				}
+			}
+		})
+	}
+}
+
+// cutCase is what befalls a file beside the crash.
+type cutCase struct {
+	name, paths string
+	rounds      int  // of the watcher or the reader between the last lines and the cut
+	packed      bool // the copy is compressed while the watcher is dead
+	again       bool // the file is copied and truncated once more meanwhile
+	moved       bool // the copy gets the next number meanwhile
+	unread      bool // nothing of the file was durable when it was truncated
+	down        bool // it was truncated while no watcher ran, but copied before
+}
+
+// run returns the number of commits since the cut.
+func (c cutCase) run(t *testing.T, durable int) (commits int) {
+	x := &chained{machine: newMachine(t, false), rng: rand.New(rand.NewPCG(1, 1)), steps: map[string]int{}, still: true, keeps: 1}
+	x.opts.Logger = slog.New(slog.NewTextHandler(notes{x}, nil))
+	x.onLine = func(f *File, l Line) { x.lines = append(x.lines, string(l.Bytes[:5])) }
+	x.opts.Blocks = []Block{{Name: "b", Paths: below(x.dir, c.paths), LineBytesMax: 1000}}
+	var want []string
+	path := x.dir + "/app.log"
+	do := func(steps ...string) { t.Helper(); stepAll(t, x.machine, steps...) }
+	write := func(lines int) {
+		for range lines {
+			line := fmt.Sprintf("%05d", len(want))
+			x.must(appendTo(path, line+strings.Repeat(".", 990)+"\n"))
+			want = append(want, line)
+		}
+	}
+	x.must(os.WriteFile(path, nil, 0o644))
+	x.rounds(1 << 30)
+	if !c.unread {
+		write(6)
+		x.rounds(1 << 30)
+	}
+	x.durable = len(x.events)
+	write(12)
+	x.rounds(c.rounds)
+	do("tick")
+	began := x.durable
+	do("cp app.log app.log.1")
+	if c.down {
+		x.rounds(c.rounds)
+		x.crash()
+	}
+	do("truncate app.log 0")
+	write(9)
+	x.rounds(1 << 30)
+	commits = len(x.events) - began
+	x.durable = min(began+durable, len(x.events))
+	x.crash()
+	if c.moved || c.again {
+		do("mv app.log.1 app.log.2")
+	}
+	if c.packed {
+		do("gzip app.log.1")
+	}
+	if c.again {
+		write(3)
+		do("tick", "cp app.log app.log.1", "truncate app.log 0")
+		write(3)
+	}
+	x.rounds(1 << 30)
+	var got []string
+	for _, e := range x.events {
+		got = append(got, e.lines...)
+	}
+	x.drop()
+	if !slices.Equal(got, want) {
+		t.Errorf("cut after %d rounds, crash with %d of %d commits durable: got %q\nwant %q\n%s", c.rounds, durable, commits, got, want, strings.Join(x.did, "\n"))
+	}
+	return commits
+}
+
+// rounds has the watcher and the reader take turns, at most so many, until nothing comes any more.
+func (x *chained) rounds(most int) (n int) {
+	for quiet := 0; quiet < 4 && n < most; n++ {
+		before := len(x.events)
+		if n%2 == 0 {
+			x.pass()
+		} else {
+			x.read()
+		}
+		if quiet++; len(x.events) > before {
+			quiet = 0
+		}
+	}
+	return n
+}
