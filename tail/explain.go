@@ -137,7 +137,7 @@ func (w *Watcher) explain(path string) Explained {
 				b.File.Size, b.File.ChangedAt = st.size, time.Unix(0, st.mtime)
 			}
 		} else {
-			b.CopyOf = w.copies[key{i, st.dev, st.ino}]
+			b.CopyOf = w.copies[key{i, st.dev, st.ino}].of
 		}
 		e.Blocks = append(e.Blocks, b)
 	}

@@ -83,14 +83,19 @@ func (w *Watcher) onItsOwn(f *File, c found) (own, sure bool) {
 	return true, w.decided(f, c)
 }
 
-// takeForCopy notes that c is not read because of f, and tells it once if that lasts.
+// heldCopy is a new file that is not read since another one begins with all that is in it.
+type heldCopy struct {
+	of   string // the path of that one
+	told bool
+}
+
+// takeForCopy notes that c is not read because of f, and tells it once if that lasts: most originals are truncated in a moment.
 func (w *Watcher) takeForCopy(f *File, c found) {
-	if young(w.wall, &c.st, int64(copyYoung)) {
-		return // most originals are truncated now
+	was, is := w.wereCopies[c.key], heldCopy{of: f.Path()}
+	if is.told = was.told && was.of == is.of || !young(w.wall, &c.st, int64(copyYoung)); is.told && !was.told {
+		w.log.Info("a new file holds what another begins with: it is taken for a copy, and not sent as long as that is so", "path", c.path, "original", is.of)
 	}
-	if w.copies[c.key] = f.Path(); w.wereCopies[c.key] != f.Path() {
-		w.log.Info("a new file holds what another begins with: it is taken for a copy, and not sent as long as that is so", "path", c.path, "original", f.Path())
-	}
+	w.copies[c.key] = is
 }
 
 // decided tells whether f, which a reader holds, was looked at since c was found.

@@ -15,12 +15,11 @@ func TestCopyOrOnItsOwn(t *testing.T) {
 		bytes int64
 		after time.Duration
 		waits bool
-		told  bool
 	}{
-		"short, just made": {copyBytesMin - 1, time.Second, true, false},
-		"short":            {copyBytesMin - 1, copyYoung + time.Second, false, false},
-		"long, just made":  {copyBytesMin, time.Second, true, false},
-		"long":             {copyBytesMin, copyYoung + time.Second, true, true},
+		"short, just made": {copyBytesMin - 1, time.Second, true},
+		"short":            {copyBytesMin - 1, copyYoung + time.Second, false},
+		"long, just made":  {copyBytesMin, time.Second, true},
+		"long":             {copyBytesMin, copyYoung + time.Second, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -52,7 +51,7 @@ func TestCopyOrOnItsOwn(t *testing.T) {
 				t.Errorf("waits: %v", waits)
 			}
 			original := ""
-			if c.told {
+			if c.waits {
 				original = log
 			}
 			if e := w.explain(other); e.Blocks[0].CopyOf != original {

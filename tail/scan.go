@@ -235,7 +235,7 @@ func (w *Watcher) resolve(fresh []found) {
 		w.buryReused(c)
 	}
 	w.settleTruncated()
-	w.copies, w.wereCopies = map[key]string{}, w.copies
+	w.copies, w.wereCopies = map[key]heldCopy{}, w.copies
 	for _, c := range others {
 		if f := w.sources[c.key]; f != nil {
 			w.sight(f, c.candidate, c.st) // found as a copy just now

@@ -68,9 +68,9 @@ type Watcher struct {
 	unpacking  []*File        // compressed ones that readers hold
 	finished   []*File        // compressed ones that were read to their end
 	doubts     map[key]doubt
-	copies     map[key]string // new files that the last full scan took for copies of those at these paths
-	wereCopies map[key]string // and the one before it
-	beginning  []*File        // found by the first scan for blocks that start at the end
+	copies     map[key]heldCopy // by the last full scan
+	wereCopies map[key]heldCopy // and the one before it
+	beginning  []*File          // found by the first scan for blocks that start at the end
 
 	scans     uint64    // full ones
 	wall      int64     // clock at the start of the last scan, nanoseconds
@@ -140,7 +140,7 @@ func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: map[blockPath]map[*File]struct{}{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
-		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]string{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
+		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,

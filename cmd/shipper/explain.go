@@ -163,6 +163,8 @@ func verdict(e *tail.Explained, r *explainReply) string {
 	excluded := ""
 	for _, s := range r.Sources {
 		switch {
+		case s.Pattern != "" && s.ExcludedBy == "" && e.Kind != "" && e.Kind != "regular file": // what was there before may be known
+			return fmt.Sprintf("not read: it is a %s, not a regular file", e.Kind)
 		case s.File != nil && s.File.State == "not found":
 			return fmt.Sprintf("was read by source %s up to offset %d and is not found any more", s.Source, s.File.Read)
 		case s.File != nil && s.ExcludedBy == "":
@@ -180,9 +182,6 @@ func verdict(e *tail.Explained, r *explainReply) string {
 		return excluded
 	}
 	for _, s := range r.Sources {
-		if s.Pattern != "" && e.Kind != "regular file" {
-			return fmt.Sprintf("not read: it is a %s, not a regular file", e.Kind)
-		}
 		if s.CopyOf != "" {
 			return fmt.Sprintf("not read: source %s takes it for a copy of %s, which begins with all that is in it", s.Source, s.CopyOf)
 		}
