@@ -80,7 +80,7 @@ func (w *Watcher) onItsOwn(f *File, c found) (own, sure bool) {
 	if !s.out {
 		return true, f.cursorOffset() <= s.st.size && s.st.same(&s.checked)
 	}
-	return true, w.decided(f, c)
+	return true, w.decided(f, c) && !f.behind.Load() // its holder may have found it truncated just now
 }
 
 // heldCopy is a new file that is not read since another one begins with all that is in it.
