@@ -225,6 +225,8 @@ func (w *Watcher) stateOf(f *File) string {
 	switch {
 	case s.skip != "":
 		return "skipped: compressed (" + s.skip + ")"
+	case s.unwanted:
+		return "excluded"
 	case s.denied || w.isShut(f):
 		return "cannot be opened"
 	case s.out && s.missing:

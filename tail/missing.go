@@ -245,6 +245,9 @@ func (w *Watcher) searchStrays() {
 		return cmp.Or(cmp.Compare(b.fp.PrefixBytes, a.fp.PrefixBytes), cmp.Compare(a.fp.Born, b.fp.Born))
 	})
 	for _, f := range list {
+		if f.src.unwanted {
+			continue
+		}
 		moved := w.moved
 		if w.strayFound(f) || w.moved == moved && f.src.key.block >= 0 && w.strayCopy(f) { // where it went is asked first
 			continue
@@ -263,6 +266,9 @@ func (w *Watcher) tellStrays() {
 			continue
 		}
 		w.tellStray(f)
+		if st, err := statPath(f.Path()); f.src.unwanted && err == nil && st.ino == f.fp.Ino {
+			continue // it goes on where it was once nothing excludes it
+		}
 		if now.Sub(f.src.lostSince) >= w.keep.unseen || f.ID() == 0 || f.src.left && w.scans > 1 && !w.needed(f) {
 			w.lostStray(f)
 		}
@@ -275,7 +281,9 @@ func (w *Watcher) tellStray(f *File) {
 		return
 	}
 	f.src.lostSince = w.now()
-	if f.unread(f.src.st.size) > 0 {
+	if f.src.unwanted {
+		w.log.Info("file is excluded now: it is not read on", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
+	} else if f.unread(f.src.st.size) > 0 {
 		w.countLost(f)
 	} else if f.src.key.block >= 0 {
 		w.stats.vanished.Add(1)

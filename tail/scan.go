@@ -17,6 +17,7 @@ type source struct {
 	out      bool     // a reader holds it
 	waiting  bool     // queued
 	wasBlock string   // the block that the spool names, if that is gone from the config
+	unwanted bool     // the spool knows it under a path that its block excludes now: it is remembered, and not looked for
 	skip     string   // compressed with this; looked at again when it changes
 
 	seen      uint64 // full scan that found it under a pattern
@@ -276,7 +277,7 @@ func (w *Watcher) buryReused(c found) {
 
 // bury is for a file of the spool that is gone for sure: only a copy can be left of it.
 func (w *Watcher) bury(f *File) {
-	if f.src.key.block < 0 || !w.strayCopy(f) {
+	if f.src.key.block < 0 || f.src.unwanted || !w.strayCopy(f) {
 		f.src.left = true
 	}
 }

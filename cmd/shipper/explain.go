@@ -165,12 +165,12 @@ func verdict(e *tail.Explained, r *explainReply) string {
 		switch {
 		case s.Pattern != "" && s.ExcludedBy == "" && e.Kind != "" && e.Kind != "regular file": // what was there before may be known
 			return fmt.Sprintf("not read: it is a %s, not a regular file", e.Kind)
+		case s.Pattern != "" && s.ExcludedBy != "":
+			excluded = fmt.Sprintf("not read: source %s matches it by %s and excludes it by %s", s.Source, s.Pattern, s.ExcludedBy)
 		case s.File != nil && s.File.State == "not found":
 			return fmt.Sprintf("was read by source %s up to offset %d and is not found any more", s.Source, s.File.Read)
 		case s.File != nil && s.ExcludedBy == "":
 			return fmt.Sprintf("belongs to source %s: %s", s.Source, s.File.State)
-		case s.Pattern != "" && s.ExcludedBy != "":
-			excluded = fmt.Sprintf("not read: source %s matches it by %s and excludes it by %s", s.Source, s.Pattern, s.ExcludedBy)
 		}
 	}
 	switch {
