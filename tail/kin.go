@@ -293,7 +293,19 @@ func (w *Watcher) needed(f *File) bool {
 			return true
 		}
 	}
-	return slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born <= f.age() }) && w.copiesBeside(f)
+	return (w.isLastKnown(f) || slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born <= f.age() })) && w.copiesBeside(f)
+}
+
+// isLastKnown tells whether nothing but f says that a path was ever read: no younger generation is known, and nothing is there now. Of
+// a path of which nothing is known, the spool would not take what is made, rotated and compressed before the next start.
+func (w *Watcher) isLastKnown(f *File) bool {
+	younger := func(g *File) bool { return g != f && (!g.src.missing || f.before(g)) }
+	for g := range w.kin[f.src.kin] {
+		if younger(g) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(w.strayKin[f.src.kin], func(g *File) bool { return w.isStray(g) && younger(g) })
 }
 
 // copiesBeside tells whether there is a compressed file that may be a generation of f's path.

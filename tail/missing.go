@@ -105,7 +105,7 @@ func (w *Watcher) follow(f *File) {
 		s.lostSince = now
 		w.countLost(f)
 	}
-	if now.Sub(s.lostSince) >= w.keep.unseen {
+	if now.Sub(s.lostSince) >= w.keep.unseen && !s.left { // what is left is needed
 		w.forget(f)
 	}
 }
