@@ -39,11 +39,23 @@ func stemOf(path string) string {
 		for digits > 0 && isDigit(path[digits-1]) {
 			digits--
 		}
-		if digits == len(path) || digits < 2 || path[digits-1] != '.' && path[digits-1] != '-' || path[digits-2] == '/' {
+		if digits == len(path) || digits < 2 || !isBeforeTag(path[:digits]) || path[digits-2] == '/' {
 			return path
 		}
 		path = path[:digits-1]
 	}
+}
+
+// isBeforeTag tells whether path ends in what sets a number or date off; between a date and its time that may be another character, as in
+// app.log.2026-11-30_10-15, Python's names.
+func isBeforeTag(path string) bool {
+	switch last := len(path) - 1; path[last] {
+	case '.', '-':
+		return true
+	case '_', 'T':
+		return dated(path[:last])
+	}
+	return false
 }
 
 // joinKin notes the path of f; leaveKin that it is no source any more.
