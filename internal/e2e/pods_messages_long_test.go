@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -109,7 +110,7 @@ func piecesOf(message string, pieceBytes int) (list []string) {
 }
 
 // C081: long messages of two streams, in pieces of 16 KiB, go on over rotations of the file, some through whole generations, while
-// the agent is killed at random and the files are compressed under its hands: each message once, whole, in order.
+// the agent is killed and stopped at random and the files are compressed under its hands: each message once, whole, in order.
 func TestC081LongMessages(t *testing.T) {
 	const pieceBytes, pieces, messages, rotateIn = 16 << 10, 35, 60, 50
 	f := newForms(t, "    container: cri\n    multiline: {timeout: 30s}\n")
@@ -158,8 +159,15 @@ func TestC081LongMessages(t *testing.T) {
 			time.Sleep(time.Duration(1+rng.IntN(14)) * time.Millisecond)
 		}
 	}()
-	f.agent.KillLoop(5, 100*time.Millisecond, 2*time.Second, seed)
-	f.agent.Start()
+	trouble := rand.New(rand.NewPCG(seed, 1))
+	for range 3 {
+		f.agent.KillLoop(2, 100*time.Millisecond, 2*time.Second, seed+trouble.Uint64N(1000))
+		f.agent.Start()
+		time.Sleep(time.Duration(trouble.IntN(1500)) * time.Millisecond)
+		f.agent.Signal(syscall.SIGSTOP) // meanwhile rotations go on, perhaps several
+		time.Sleep(time.Duration(500+trouble.IntN(2500)) * time.Millisecond)
+		f.agent.Signal(syscall.SIGCONT)
+	}
 	<-written
 	t.Logf("%d rotations", k.rotated)
 	f.wantPieces(want, pieceBytes)
