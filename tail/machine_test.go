@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -144,6 +145,38 @@ func (m *machine) start() {
 	m.w = w
 	w.handler = m
 	w.notify.start()
+}
+
+// tick waits until files get other times than before. Their clock moves every few milliseconds, and stands still for longer while the
+// processor that keeps it does something else.
+func (m *machine) tick() {
+	before := m.fileClock()
+	time.Sleep(12 * time.Millisecond)
+	m.waitForFiles(before)
+}
+
+func (m *machine) waitForFiles(behind int64) {
+	for tries := 0; m.fileClock() <= behind; tries++ {
+		if tries == 10_000 {
+			m.t.Fatal("the clock of the file system stands still")
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// fileClock is the time that a new file gets.
+func (m *machine) fileClock() int64 {
+	f, err := os.CreateTemp(filepath.Dir(m.dir), "clock")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return st.ModTime().UnixNano()
 }
 
 func (m *machine) stepListed() {

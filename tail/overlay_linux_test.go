@@ -16,7 +16,7 @@ func mountOverlay(t *testing.T, m *machine) (again func()) {
 	if err := os.Rename(m.dir, filepath.Join(under, "lower")); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	m.tick()
 	for _, d := range []string{m.dir, filepath.Join(under, "upper"), filepath.Join(under, "work")} {
 		if err := os.Mkdir(d, 0o755); err != nil {
 			t.Fatal(err)

@@ -240,7 +240,7 @@ func (m *machine) step(words []string) error {
 	case "hold":
 		m.hold = args[0] == "on"
 	case "tick":
-		time.Sleep(12 * time.Millisecond)
+		m.tick()
 	case "sleep":
 		d, err := time.ParseDuration(args[0])
 		m.ahead += d
@@ -253,9 +253,9 @@ func (m *machine) step(words []string) error {
 		}
 	case "reboot":
 		m.stop()
-		time.Sleep(20 * time.Millisecond) // files' clock may be a tick behind
+		m.tick() // files' clock may be a tick behind
 		m.bootedAt = time.Now()
-		time.Sleep(20 * time.Millisecond)
+		m.waitForFiles(m.bootedAt.UnixNano())
 	case "stats":
 		m.stats()
 	case "gone":
