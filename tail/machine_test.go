@@ -43,6 +43,8 @@ type machine struct {
 	bootedAt    time.Time
 	unsorted    bool
 	listed      [][]string // steps that are due once a directory is listed
+	found       [][]string // and once there are more sources
+	sources     int        // when the scan began
 }
 
 func newMachine(t *testing.T, inotify bool) *machine {
@@ -135,7 +137,10 @@ func (m *machine) start() {
 	// A busy machine may take seconds for one poll: what waits for a time waits for the script's steps, not for that.
 	w.now = func() time.Time {
 		if len(m.w.siblings) > 0 {
-			m.stepListed()
+			m.steps(&m.listed)
+		}
+		if len(m.w.sources) > m.sources {
+			m.steps(&m.found)
 		}
 		return m.begun.Add(time.Since(m.begun)/100 + m.ahead)
 	}
@@ -179,10 +184,11 @@ func (m *machine) fileClock() int64 {
 	return st.ModTime().UnixNano()
 }
 
-func (m *machine) stepListed() {
-	steps := m.listed
-	m.listed = nil
-	for _, words := range steps {
+// steps takes those that are due in the middle of a scan.
+func (m *machine) steps(due *[][]string) {
+	list := *due
+	*due = nil
+	for _, words := range list {
 		if err := m.step(words); err != nil {
 			m.t.Error(err)
 		}
@@ -258,7 +264,7 @@ func (m *machine) poll() {
 // look is what Run does each time it wakes; nothing is read.
 func (m *machine) look() {
 	m.start()
-	m.w.siblings = nil // as the scan begins with, so that what was listed before is no sign for stepListed
+	m.w.siblings, m.sources = nil, len(m.w.sources) // for steps
 	m.w.takeBack()
 	m.w.scan()
 	if m.w.scans == 1 {

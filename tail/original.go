@@ -152,7 +152,7 @@ func (w *Watcher) equalSoFar(f *File, c found) bool {
 	if n == 0 || !f.src.out && f.cursorOffset() == 0 {
 		return false
 	}
-	other, err := w.openRead(c.path) // first: it may close f
+	other, err := w.openSibling(sibling{c.path, c.st}) // first: it may close f
 	if err != nil {
 		return false
 	}

@@ -242,8 +242,8 @@ func (w *Watcher) resolve(fresh []found) {
 			w.sight(f, c.candidate, c.st) // found as a copy just now
 			continue
 		}
-		starved := w.starved
-		if w.mayBeCopy(c) || w.starved != starved {
+		starved, moved := w.starved, w.moved
+		if w.mayBeCopy(c) || w.starved != starved || w.moved != moved {
 			continue // it waits for its original, or cannot be told yet
 		}
 		f := w.newFile(c.block, c.path)

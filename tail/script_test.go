@@ -19,6 +19,7 @@ package tail
 //	poll                    scan and read everything; prints lines (path offset-end "bytes"), truncations, warnings
 //	look                    scan, hand out and read nothing
 //	listed STEP             what is done in the middle of the next scan, once directories are listed and something was found in them
+//	found STEP              the same once a new file is found
 //	unsorted                from now on polls print in the order of reading
 //	hold on|off             whether the reader keeps files at their end
 //	gone                    prints the sources that were told to be forgotten since the last time
@@ -235,6 +236,8 @@ func (m *machine) step(words []string) error {
 		m.look()
 	case "listed":
 		m.listed = append(m.listed, args)
+	case "found":
+		m.found = append(m.found, args)
 	case "unsorted":
 		m.unsorted = true
 	case "hold":

@@ -106,10 +106,10 @@ func (w *Watcher) settleTruncated() {
 			w.settleUnread(t)
 			continue
 		}
-		starved := w.starved
+		starved, moved := w.starved, w.moved
 		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
 		if !ok {
-			if w.starved != starved {
+			if w.starved != starved || w.moved != moved {
 				w.settleLater(t)
 				continue
 			}
