@@ -6,6 +6,7 @@ package tail
 
 import (
 	"cmp"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -101,7 +102,7 @@ func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 // pairStrays gives copies to strays, among which are known generations that were empty and have copies too, and returns the others.
 func (w *Watcher) pairStrays(at blockPath, strays []*File, copies []unseen) []unseen {
 	slices.SortStableFunc(strays, func(a, b *File) int { return cmp.Compare(a.turn(), b.turn()) })
-	names := w.namesOfCopies(at)
+	names := w.namesBeside(at)
 	for len(strays) > 0 && len(copies) > 0 {
 		older, younger := w.anchors(at, strays[0].turn(), names)
 		n := 1 // strays between the two
@@ -149,13 +150,18 @@ func (w *Watcher) knownEmpty(at blockPath) (list []*File) {
 	return list
 }
 
-// namesOfCopies are the names that known generations have by now that were read and deleted: those of their copies, where heads tell.
-func (w *Watcher) namesOfCopies(at blockPath) map[*File]string {
-	found, names := map[*File]string{}, namesOf(at.path)
+// namesBeside are the names that known generations have by now which are followed by their descriptors, or were read and deleted: then
+// those of their copies, where heads tell.
+func (w *Watcher) namesBeside(at blockPath) map[*File]string {
+	found, own, names := map[*File]string{}, map[*File]string{}, namesOf(at.path)
 	var several []*File
 	for _, dir := range dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
-			if !namedAfter(names, sib.path, rotationName) || !hasDate(names, sib.path) || w.sourceOf(at.block, &sib.st) != nil {
+			if !namedAfter(names, sib.path, rotationName) || !hasDate(names, sib.path) {
+				continue
+			}
+			if g := w.sourceOf(at.block, &sib.st); g != nil {
+				own[g] = sib.path
 				continue
 			}
 			head, kind := w.headOf(sib)
@@ -178,6 +184,7 @@ func (w *Watcher) namesOfCopies(at blockPath) map[*File]string {
 	for _, g := range several {
 		delete(found, g)
 	}
+	maps.Copy(found, own)
 	return found
 }
 
@@ -227,16 +234,15 @@ func (w *Watcher) unreadStrays(at blockPath) (list []*File) {
 }
 
 // anchors are the known generations before and behind one; no name: there is none before it, or the live file is behind it. The turn of
-// none behind it is the last possible. copies are the names of those that have none of their own.
-func (w *Watcher) anchors(at blockPath, turn uint64, copies map[*File]string) (older, younger anchor) {
+// none behind it is the last possible. beside are names of those of which none is kept.
+func (w *Watcher) anchors(at blockPath, turn uint64, beside map[*File]string) (older, younger anchor) {
 	names := namesOf(at.path)
 	younger.turn = math.MaxUint64
 	for g := range w.kin[kinOf(at)] {
-		copied := copies[g]
-		if g.ID() == 0 || !g.src.lostSince.IsZero() && copied == "" {
+		if g.ID() == 0 || !g.src.lostSince.IsZero() && beside[g] == "" {
 			continue
 		}
-		a := anchor{cmp.Or(copied, g.name()), g.turn()}
+		a := anchor{cmp.Or(beside[g], g.name()), g.turn()}
 		if isLive := !g.src.missing && g.Path() == at.path; isLive {
 			a.name = ""
 		} else if !hasDate(names, a.name) {
