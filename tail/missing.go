@@ -222,7 +222,7 @@ const listingsMax = 3
 
 func (w *Watcher) list(dir string) (list []sibling) {
 	entries, err := w.readDir(dir)
-	if err != nil && !gone(err) && !noDescriptors(err) {
+	if err != nil && !gone(err) && !noDescriptors(err) && w.warned[dir] == "" { // that it cannot be listed is told already, perhaps
 		w.warnOnce(dir, "directory cannot be searched for rotated files: "+err.Error())
 	}
 	for _, e := range entries {
