@@ -152,8 +152,12 @@ func (w *Watcher) equalSoFar(f *File, c found) bool {
 	if n == 0 || !f.src.out && f.cursorOffset() == 0 {
 		return false
 	}
-	other, err := w.openSibling(sibling{c.path, c.st}) // first: it may close f
+	other, err := w.openRead(c.path) // first: it may close f
 	if err != nil {
+		if gone(err) { // it has another name by now
+			w.moved++
+			w.rescan = true
+		}
 		return false
 	}
 	defer closeFD(other)
