@@ -215,6 +215,11 @@ func (w *Watcher) viewOthers(f *File, v *FileView) {
 			v.AlsoBlock, v.AlsoOffset = w.blocks[i].Name, o.offsetSeen()
 		}
 	}
+	for _, o := range w.strays[f.src.key.ino] {
+		if o.src.unwanted && o.src.key.block != f.src.key.block && bornTogether(o.fp.Born, f.src.st.born) && o.offsetSeen() > v.AlsoOffset {
+			v.AlsoBlock, v.AlsoOffset = w.blocks[o.src.key.block].Name, o.offsetSeen()
+		}
+	}
 }
 
 // isShut tells whether f, which the spool knows, may be at its path and could not be opened to see that.
@@ -226,7 +231,7 @@ func (w *Watcher) stateOf(f *File) string {
 	case s.skip != "":
 		return "skipped: compressed (" + s.skip + ")"
 	case s.unwanted:
-		return "excluded"
+		return "not read any more, since no pattern of the source finds it or one excludes it"
 	case s.denied || w.isShut(f):
 		return "cannot be opened"
 	case s.out && s.missing:

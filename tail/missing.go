@@ -267,7 +267,7 @@ func (w *Watcher) tellStrays() {
 		}
 		w.tellStray(f)
 		if st, err := statPath(f.Path()); f.src.unwanted && err == nil && st.ino == f.fp.Ino {
-			continue // it goes on where it was once nothing excludes it
+			continue // it goes on where it was once it is wanted
 		}
 		if now.Sub(f.src.lostSince) >= w.keep.unseen || f.ID() == 0 || f.src.left && w.scans > 1 && !w.needed(f) {
 			w.lostStray(f)
@@ -282,7 +282,7 @@ func (w *Watcher) tellStray(f *File) {
 	}
 	f.src.lostSince = w.now()
 	if f.src.unwanted {
-		w.log.Info("file is excluded now: it is not read on", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
+		w.log.Info("no pattern of its source finds the path of a file any more, or one excludes it: it is not read on", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if f.unread(f.src.st.size) > 0 {
 		w.countLost(f)
 	} else if f.src.key.block >= 0 {

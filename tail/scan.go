@@ -17,7 +17,7 @@ type source struct {
 	out      bool     // a reader holds it
 	waiting  bool     // queued
 	wasBlock string   // the block that the spool names, if that is gone from the config
-	unwanted bool     // the spool knows it under a path that its block excludes now: it is remembered, and not looked for
+	unwanted bool     // the spool knows it under a path that its block excludes now, or does not find: it is remembered, and not looked for
 	skip     string   // compressed with this; looked at again when it changes
 
 	seen      uint64 // full scan that found it under a pattern

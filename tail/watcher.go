@@ -180,7 +180,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
 		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
-		if b := f.src.key.block; b >= 0 && firstMatch(w.blocks[b].Exclude, k.Path) != "" {
+		if b := f.src.key.block; b >= 0 && (firstMatch(w.blocks[b].Exclude, k.Path) != "" || firstMatch(w.blocks[b].Paths, k.Path) == "") {
 			f.src.unwanted = true
 			continue // nor are its generations
 		}
