@@ -47,7 +47,7 @@ func (w *Watcher) miss(f *File) {
 		return
 	}
 	w.note(f, st)
-	if s.out || s.waiting || f.due(w.now()) {
+	if s.out || s.waiting || f.due(w.now()) || f.Pending() > 0 && st.nlink == 0 { // a last line without its end becomes due
 		return
 	}
 	quiet := w.now().Sub(s.changedAt)
