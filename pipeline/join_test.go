@@ -195,6 +195,41 @@ func TestNoJoinOfNumberedFiles(t *testing.T) {
 	l.read("zero", "one ", "two")
 }
 
+// Nothing before the place of a generation was read, only what is behind it: a record of the other stream. It was written in the tick of
+// the clock in which it was made. What was handed out of it leads to its copy, when the agent died and its original is gone.
+func TestJoinFindsCopyOfHeld(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, record.Config{Container: record.CRI, Timeout: time.Minute}, "a.log")
+	stderr := func(tag, text string) string { return strings.Replace(cri(tag, text), "stdout", "stderr", 1) }
+	appendTo(t, l.path, cri("F", "zero")+stderr("P", "other "))
+	l.read("zero")
+	l.rename(l.path, l.path+".20260101-1")
+	appendTo(t, l.path, cri("P", "one ")+stderr("F", "end"))
+	l.read("zero", "other end")
+	born := int64(0)
+	for id, s := range l.cursors {
+		if s.Cursor.Offset == 0 && s.Cursor.Part > 0 {
+			born = s.Source.Born
+		} else {
+			delete(l.cursors, id) // as it is told when its copy was read to its end
+		}
+	}
+	if err := os.Remove(l.path + ".20260101-1"); err != nil {
+		t.Fatal(err)
+	}
+	if born == 0 {
+		t.Skip("this file system does not tell when a file was made")
+	}
+	name := l.path + ".20260101-2"
+	l.rename(l.path, name)
+	packAs(t, name, ".gz")
+	if err := os.Chtimes(name+".gz", time.Unix(0, born), time.Unix(0, born)); err != nil {
+		t.Fatal(err)
+	}
+	appendTo(t, l.path, cri("F", "two"))
+	l.read("zero", "other end", "one two")
+}
+
 // A copy without an end ends its message: what is missing of it is not in the next file.
 func TestNoJoinBehindATornCopy(t *testing.T) {
 	t.Parallel()

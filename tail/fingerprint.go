@@ -9,8 +9,9 @@ import (
 // reading is what an open file remembers of the bytes below its offset, and the part of the reader's buffer
 // it is handing out. It lives as long as the descriptor.
 //
-// Invariants: head holds the first min(1024, offset) bytes and anchor the last min(256, offset) bytes before
-// the offset, both as they were when handed out; while buf != nil only up to where Fill found the offset.
+// Invariants: head holds the first min(1024, offset) bytes at least, and more where lines behind the offset were handed out;
+// anchor the last min(256, offset) bytes before the offset, both as they were when handed out; while buf != nil only up to
+// where Fill found the offset.
 type reading struct {
 	buf  []byte // what Fill read, from base on; nil: nothing is filled
 	pos  int    // next byte of buf to hand out
@@ -50,10 +51,10 @@ func (r *reading) settle() {
 	if r.buf == nil {
 		return
 	}
+	r.extendHead()
 	if r.held.on {
 		r.pos, r.at, r.held.on = r.held.pos, r.held.at, false
 	}
-	r.extendHead()
 	r.anchorLen = copy(r.anchor[:], r.lastBytes())
 	r.base, r.buf, r.pos, r.from = r.offset(), nil, 0, 0
 }
@@ -72,8 +73,10 @@ func (r *reading) extendHead() {
 		return
 	}
 	// base <= headLen: it is at most 256 below the offset that head reached.
-	to := min(prefixBytesMax-r.base, int64(r.kept()))
-	r.headLen += copy(r.head[r.headLen:], r.buf[int64(r.headLen)-r.base:to])
+	to := min(prefixBytesMax-r.base, int64(r.pos))
+	if from := int64(r.headLen) - r.base; from < to {
+		r.headLen += copy(r.head[r.headLen:], r.buf[from:to])
+	}
 }
 
 // jump moves the offset forward over NULs to off, at least one anchor ahead.
@@ -144,13 +147,16 @@ func (r *reading) resume(read readAt, fp Fingerprint, c Cursor) (bool, error) {
 		return false, nil
 	}
 	if n := int(fp.PrefixBytes); n > 0 {
-		// A fingerprint told later than the cursor covers bytes above the offset.
+		// It may cover bytes behind the offset: it was told later, or lines were held there.
 		m, err := read(r.scratch[:n], 0)
 		if err != nil {
 			return false, err
 		}
 		if m < n || xxhash.Sum64(r.scratch[:n]) != fp.Prefix {
 			return false, nil
+		}
+		if n > r.headLen {
+			r.headLen = copy(r.head[:], r.scratch[:n])
 		}
 	}
 	if n := int(c.AnchorBytes); n > 0 && xxhash.Sum64(r.anchor[r.anchorLen-n:r.anchorLen]) != c.Anchor {

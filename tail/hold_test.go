@@ -72,7 +72,7 @@ func TestHold(t *testing.T) {
 		t.Fatalf("%+v", held)
 	}
 	fp := f.Fingerprint()
-	if fp.PrefixBytes != 4 {
+	if fp.PrefixBytes != 14 { // what was handed out
 		t.Fatalf("%v", fp)
 	}
 	if n := f.Done(); n != 13 {
