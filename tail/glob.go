@@ -336,8 +336,8 @@ func (w *walker) refresh(d *dir, now int64) {
 		}
 		return
 	}
-	d.seenAt = now
 	if !d.missing && !d.racy && d.err == nil && s.same(&d.stat) && s.is(&d.stat) {
+		d.seenAt = now
 		return
 	}
 	d.stat, d.missing, d.listed = s, false, w.walks

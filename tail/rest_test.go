@@ -66,3 +66,22 @@ func TestFileAtRestIsClosed(t *testing.T) {
 		t.Errorf("%d files are open", n)
 	}
 }
+
+// A look that is late, since the agent was stopped, the machine busy or files are many, finds a directory whose names changed long
+// enough ago to be trusted. What it is now says nothing about when the path was seen last, and generations made in between are read.
+func TestRotatedLongBeforeTheNextLook(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log`, `lines app.log 1 1`, `poll`, `tick`)
+	for _, n := range []string{"2", "3"} {
+		stepAll(t, m, `mv app.log app.log-0`+n, `lines app.log `+n+` `+n, `tick`)
+	}
+	stepAll(t, m, `gzip app.log-03`, `mv app.log app.log-04`, `lines app.log 4 4`)
+	time.Sleep(time.Duration(racyNanos) + 50*time.Millisecond)
+	m.out.Reset()
+	stepAll(t, m, `poll`, `poll`)
+	want := "app.log 0000-0009 \"00000002\"\napp.log 0000-0009 \"00000003\"\napp.log 0000-0009 \"00000004\"\n"
+	if got := strings.ReplaceAll(m.out.String(), "--\n", ""); got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
