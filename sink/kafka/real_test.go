@@ -16,10 +16,11 @@ func TestRealKafka(t *testing.T) {
 		t.Skip("set SHIPPER_REAL_KAFKA=1 to run it")
 	}
 	cluster := kafkatest.Start(t, kafkatest.Options{Brokers: 1})
-	cluster.CreateTopic(testTopic, 1, 1, nil)
-	cluster.CreateTopic("as-sent", len(allCodecs), 1, map[string]string{"max.message.bytes": "8000000"})
+	// The records' times are long past: a broker's first look at what to delete, half a minute after its start, would find them.
+	cluster.CreateTopic(testTopic, 1, 1, map[string]string{"retention.ms": "-1"})
+	cluster.CreateTopic("as-sent", len(allCodecs), 1, map[string]string{"max.message.bytes": "8000000", "retention.ms": "-1"})
 	// Here the broker takes every batch apart and writes it anew.
-	cluster.CreateTopic("rewritten", len(allCodecs), 1, map[string]string{"max.message.bytes": "8000000", "compression.type": "uncompressed"})
+	cluster.CreateTopic("rewritten", len(allCodecs), 1, map[string]string{"max.message.bytes": "8000000", "compression.type": "uncompressed", "retention.ms": "-1"})
 	client := newTestClient(t, ClientConfig{Brokers: cluster.Bootstrap()})
 
 	t.Run("codecs", func(t *testing.T) { realCodecs(t, cluster, client) })
