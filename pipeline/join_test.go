@@ -287,7 +287,7 @@ func TestJoinAcrossLives(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	l := newLog(t, record.Config{Container: record.CRI, Timeout: time.Second}, "a.log")
+	l := newLog(t, record.Config{Container: record.CRI, Timeout: time.Minute}, "a.log")
 	want, open, n, rotated := []string{"first"}, map[string]int{}, 0, 0
 	appendTo(t, l.path, cri("F", "first"))
 	l.read("first")
@@ -357,11 +357,13 @@ func TestJoinAcrossLives(t *testing.T) {
 	if !slices.Equal(pieces(got), all) {
 		t.Fatalf("%d pieces, %d were written", len(pieces(got)), len(all))
 	}
-	whole := 0
-	for _, r := range got {
-		if slices.Contains(want, r) {
-			whole++
+	t.Logf("%d messages, %d rotations", len(want), rotated)
+	if len(got) != len(want) {
+		t.Errorf("%d records, %d messages were written", len(got), len(want))
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("record %d has the pieces %v, want %v", i, pieces(got[i:i+1]), pieces(want[i:i+1]))
 		}
 	}
-	t.Logf("%d of %d messages whole, in %d records; %d rotations", whole, len(want), len(got), rotated)
 }
