@@ -3,7 +3,7 @@
 package e2e
 
 import (
-	"compress/gzip"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -18,10 +18,11 @@ import (
 )
 
 // A dozen containers behind chains of symlinks, in CRI and Docker format, rotated every few seconds as a kubelet does: renamed, the
-// one before it compressed with the time of its last write kept. Meanwhile the agent is killed, stopped and cut off. Every line
-// arrives once and in order. A seed is printed and replayed with SHIPPER_PODS_SEED; what depends on time is not the same then:
+// one before it compressed, at times slowly. In one mode the copies keep the time of the last write; in the other one, as a kubelet's,
+// they do not, and the names are dated to the second. Meanwhile the agent is killed, stopped and cut off. Every line arrives once and
+// in order. A seed is printed and replayed with SHIPPER_PODS_SEED; what depends on time is not the same then:
 //
-//	go test -tags long -count=1 -v -run TestPodsRotated ./internal/e2e
+//	go test -tags long -count=1 -v -run TestPodsRotated/untimed ./internal/e2e
 
 const (
 	podsCount    = 12
@@ -38,7 +39,9 @@ type pod struct {
 	f       *os.File
 	lines   int
 	gen     int
-	rotated string // the last one
+	untimed bool       // copies keep no times, and names are dated as a kubelet's
+	rotated string     // the last one
+	packing chan error // the one before it is being compressed; nil: no more
 	at      time.Time
 	err     error
 }
@@ -61,52 +64,37 @@ func (p *pod) write() {
 	}
 }
 
-// rotate moves the live file away and compresses the one before it.
+// rotate moves the live file away and has the one before it compressed, while lines are written.
 func (p *pod) rotate() {
-	if time.Since(p.at) < 100*time.Millisecond {
+	now := time.Now()
+	to := fmt.Sprintf("%s.20261130-%03d", p.live, p.gen+1)
+	if p.untimed {
+		to = p.live + now.Format(kubeletDate)
+	}
+	if p.err = p.packed(); p.err != nil || now.Sub(p.at) < 100*time.Millisecond || to == p.rotated {
 		return
 	}
 	p.gen++
-	p.at = time.Now()
-	to := fmt.Sprintf("%s.20261130-%03d", p.live, p.gen)
+	p.at = now
 	if p.err = os.Rename(p.live, to); p.err != nil {
 		return
 	}
 	p.f.Close()
 	if p.open(); p.err == nil && p.rotated != "" {
-		p.err = compressKeepingTime(p.rotated)
+		from, pause := p.rotated, time.Duration(p.rng.IntN(3)*p.rng.IntN(12))*time.Millisecond
+		p.packing = make(chan error, 1)
+		go func() { p.packing <- compressAs(from, !p.untimed, pause) }()
 	}
 	p.rotated = to
 }
 
-func compressKeepingTime(path string) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
+// packed waits until nothing is being compressed.
+func (p *pod) packed() (err error) {
+	if p.packing != nil {
+		err = <-p.packing
+		p.packing = nil
 	}
-	st, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	f, err := os.Create(path + ".tmp")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	z := gzip.NewWriter(f)
-	if _, err := z.Write(data); err != nil {
-		return err
-	}
-	if err := z.Close(); err != nil {
-		return err
-	}
-	if err := os.Chtimes(path+".tmp", st.ModTime(), st.ModTime()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".tmp", path+".gz"); err != nil {
-		return err
-	}
-	return os.Remove(path)
+	return err
 }
 
 // run writes and rotates until stop is closed.
@@ -114,7 +102,7 @@ func (p *pod) run(stop <-chan struct{}) {
 	for p.err == nil {
 		select {
 		case <-stop:
-			p.err = p.f.Close()
+			p.err = errors.Join(p.packed(), p.f.Close())
 			return
 		case <-time.After(time.Duration(5+p.rng.IntN(40)) * time.Millisecond):
 		}
@@ -124,7 +112,7 @@ func (p *pod) run(stop <-chan struct{}) {
 	}
 }
 
-func makePods(t *testing.T, root string, seed uint64) (pods []*pod) {
+func makePods(t *testing.T, root string, seed uint64, untimed bool) (pods []*pod) {
 	must := func(err error) {
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +122,7 @@ func makePods(t *testing.T, root string, seed uint64) (pods []*pod) {
 	for n := range podsCount {
 		dir := filepath.Join(root, "pods", fmt.Sprintf("ns_pod%d_uid", n), "c")
 		must(os.MkdirAll(dir, 0o755))
-		p := &pod{n: n, rng: rand.New(rand.NewPCG(seed, uint64(n))), live: filepath.Join(dir, "0.log")}
+		p := &pod{n: n, rng: rand.New(rand.NewPCG(seed, uint64(n))), live: filepath.Join(dir, "0.log"), untimed: untimed}
 		p.open()
 		must(p.err)
 		to := p.live
@@ -182,11 +170,17 @@ func TestPodsRotated(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, untimed := range []bool{false, true} {
+		t.Run(map[bool]string{false: "timed", true: "untimed"}[untimed], func(t *testing.T) { podsRotated(t, seed, untimed) })
+	}
+}
+
+func podsRotated(t *testing.T, seed uint64, untimed bool) {
 	t.Log("seed", seed)
 	b := embedded(t, 4)
 	b.defaults = "  linger: 200ms\n  container: auto\n"
 	w := newWorld(t, b, kafkatest.WriterOptions{Files: 1}, source{name: "k8s", glob: "containers/*.log"})
-	pods := makePods(t, filepath.Join(w.dir, "logs"), seed)
+	pods := makePods(t, filepath.Join(w.dir, "logs"), seed, untimed)
 	for _, p := range pods {
 		p.write()
 	}

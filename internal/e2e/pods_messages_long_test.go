@@ -3,12 +3,13 @@
 package e2e
 
 import (
+	"bytes"
 	"compress/gzip"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -25,7 +26,10 @@ type kubelet struct {
 	at      string   // the time of the last one
 }
 
-const kubeletKeeps = 5
+const (
+	kubeletKeeps = 5
+	kubeletDate  = ".20060102-150405" // what it puts behind the name
+)
 
 func (k *kubelet) must(err error) {
 	if err != nil {
@@ -44,45 +48,72 @@ func (k *kubelet) write(text string) {
 
 // rotate does nothing twice in a second: names would be the same.
 func (k *kubelet) rotate() {
-	now := time.Now().Format("20060102-150405")
+	now := time.Now().Format(kubeletDate)
 	if now == k.at {
 		return
 	}
 	k.at = now
 	if n := len(k.kept); n > 0 {
-		k.compress(k.kept[n-1])
+		k.must(compressAs(k.kept[n-1], false, 0))
 		k.kept[n-1] += ".gz"
 	}
 	for len(k.kept) >= kubeletKeeps {
 		k.must(os.Remove(k.kept[0]))
 		k.kept = k.kept[1:]
 	}
-	to := k.live + "." + now
+	to := k.live + now
 	k.must(os.Rename(k.live, to))
 	k.kept = append(k.kept, to)
 	k.rotated++
 }
 
-func (k *kubelet) compress(path string) {
-	in, err := os.Open(path)
+// compressAs makes a compressed copy as a .tmp that gets its name when it is whole, and removes the original. With a pause the copy
+// is written in pieces, that long after each other.
+func compressAs(path string, keepTime bool, pause time.Duration) error {
+	data, err := os.ReadFile(path)
 	if err != nil {
-		k.must(err)
-		return
+		return err
 	}
-	defer in.Close()
+	st, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	if _, err := z.Write(data); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
 	out, err := os.Create(path + ".tmp")
 	if err != nil {
-		k.must(err)
-		return
+		return err
 	}
-	z := gzip.NewWriter(out)
-	_, err = io.Copy(z, in)
-	k.must(err)
-	k.must(z.Close())
-	k.must(out.Close())
-	k.must(os.Rename(path+".tmp", path+".gz"))
-	k.must(os.Remove(path))
+	defer out.Close()
+	pieceBytes := packed.Len()
+	if pause > 0 {
+		pieceBytes = packed.Len()/slowPieces + 1
+	}
+	for piece := range slices.Chunk(packed.Bytes(), pieceBytes) {
+		time.Sleep(pause)
+		if _, err := out.Write(piece); err != nil {
+			return err
+		}
+	}
+	if keepTime {
+		if err := os.Chtimes(path+".tmp", st.ModTime(), st.ModTime()); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(path+".tmp", path+".gz"); err != nil {
+		return err
+	}
+	time.Sleep(pause)
+	return os.Remove(path)
 }
+
+const slowPieces = 8
 
 // wantPieces is want for messages of long pieces that begin with their stream and number: only these are told.
 func (f *forms) wantPieces(want []string, pieceBytes int) {
