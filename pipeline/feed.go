@@ -35,9 +35,10 @@ type feed struct {
 	told   bool    // that reading waits
 }
 
-// elder is a lane that its block fed by file and feeds by key now, or the other way
-// round, and that holds records below next. They go first: the lanes of now may
-// write to its partition.
+// elder is a lane that holds records below next and is fed no more: its block
+// feeds by key now what it fed by file, or the other way round, or another block
+// reads its files on. Its records go first: the lanes of now may write to its
+// partition.
 type elder struct {
 	lane *lane
 	next uint64
@@ -111,7 +112,7 @@ func (k *keyed) reach(n int) {
 func (r *reader) ready(f *feed, now time.Time) bool {
 	for _, e := range f.elders {
 		if e.lane.acked.Load() < e.next {
-			r.tellWaiting(f, "reading waits until what was read before partition_by was changed is in Kafka: both may go to one partition")
+			r.tellWaiting(f, "reading waits until what was read before partition_by or the name of the source was changed is in Kafka: both may go to one partition")
 			return false
 		}
 	}

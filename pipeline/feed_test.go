@@ -136,22 +136,33 @@ func watchOne(t *testing.T, x *bench) context.Context {
 	return ctx
 }
 
-// What was read when the block's records went another way is in Kafka before anything is read: both ways may lead to one
-// partition. Another topic, and what is acked already, hold up nobody.
+// What was read when the block's records went another way, or by the block that had its files, is in Kafka before anything is
+// read: both ways may lead to one partition. Another topic, and what is acked already, hold up nobody.
 func TestElderLanesGoFirst(t *testing.T) {
-	for _, keyed := range []bool{false, true} {
-		t.Run(fmt.Sprintf("by key now: %t", keyed), func(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		block string // of before
+		slot  uint32 // then
+		keyed bool   // now
+	}{{"by file now", "app", kafka.KeyedSlot | 2, false}, {"by key now", "app", 1, true}, {"source renamed", "before", 0, false}, {"source renamed, by key now", "before", 0, true}} {
+		t.Run(c.name, func(t *testing.T) {
 			x := newBench(t, "none", 64<<20)
-			slot := uint32(kafka.KeyedSlot | 2)
-			if keyed {
+			if c.keyed {
 				byKey(t, x)
 				x.d.topics.Get("t").Partitions.Store(3)
-				slot = 1
 			}
-			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 1, Block: "app", Topic: "other", Slot: slot}, Head: 3, Next: 9})
-			x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 2, Block: "app", Topic: "t", Slot: slot + 1}, Head: 9, Next: 9})
-			elder := x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 3, Block: "app", Topic: "t", Slot: slot}, Head: 3, Next: 12,
-				Gaps: []spool.Gap{{From: 5, To: 6}, {From: 9, To: 10}, {From: 10, To: 12}}}) // damage took its last lines
+			lanes := []spool.LaneState{
+				{Lane: spool.Lane{ID: 1, Block: c.block, Topic: "other", Slot: c.slot}, Head: 3, Next: 9},
+				{Lane: spool.Lane{ID: 2, Block: c.block, Topic: "t", Slot: c.slot + 1}, Head: 9, Next: 9},
+				{Lane: spool.Lane{ID: 3, Block: "gone", Topic: "t", Slot: c.slot}, Head: 3, Next: 9}, // nobody reads its files on
+				{Lane: spool.Lane{ID: 4, Block: c.block, Topic: "t", Slot: c.slot}, Head: 3, Next: 12,
+					Gaps: []spool.Gap{{From: 5, To: 6}, {From: 9, To: 10}, {From: 10, To: 12}}}, // damage took its last lines
+			}
+			var elder *lane
+			for i := range lanes {
+				elder = x.d.recover(&lanes[i])
+			}
+			x.d.inherit(lanes, map[string][]string{"before": {"app"}})
 			ctx := watchOne(t, x)
 			for _, acked := range []uint64{3, 8} {
 				elder.acked.Store(acked)
@@ -224,6 +235,33 @@ func TestByKeyKnownFileOfAnotherTopic(t *testing.T) {
 	<-taken
 	if len(lanes) != 1 || lanes[0].Topic != "other" || lanes[0].Slot != kafka.KeyedSlot || x.r.stats.lines.Load() != 0 {
 		t.Errorf("lanes %+v are written, %d lines read; want the one of the other topic and no lines", lanes, x.r.stats.lines.Load())
+	}
+}
+
+// A file of the spool goes to another lane now. With what is read of it first the spool learns of that, and not before: its lines
+// may still wait for what the lane of before holds.
+func TestFileInAnotherLane(t *testing.T) {
+	x := newBench(t, "none", 64<<20)
+	groups := make(chan *group, 16)
+	x.taken = func(g *group) { groups <- g }
+	x.d.nextSource = 7
+	ctx := watchOne(t, x)
+	x.r.seal(x.r.open) // the entry of the new file
+	if g := <-groups; len(g.commit.Sources) != 1 || g.commit.Sources[0].ID != 7 {
+		t.Fatalf("source entries %+v", g.commit.Sources)
+	}
+	f, now := x.r.files[0].f, time.Now()
+	x.d.recover(&spool.LaneState{Lane: spool.Lane{ID: 9, Block: "before", Topic: "t"}, Head: 9, Next: 9})
+	x.d.recoverSource(&spool.SourceState{Source: spool.Source{ID: 7, Lane: 9}})
+	x.r.files = nil
+	x.d.Open(f)
+	if x.r.takeMail(now); len(x.r.open) > 0 {
+		t.Fatal("an entry is written before anything is read")
+	}
+	x.r.turns(ctx, now)
+	x.r.seal(x.r.open)
+	if g := <-groups; len(g.commit.Sources) != 1 || g.commit.Sources[0].Lane == 9 || g.records != 3 {
+		t.Fatalf("%d lines, source entries %+v", g.records, g.commit.Sources)
 	}
 }
 

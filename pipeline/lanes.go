@@ -29,6 +29,7 @@ type dispatch struct {
 	siblings   map[laneKey][]handed // by the key of their home lane, until that is handed out
 	elders     map[laneKey][]elder  // of slot 0
 	files      map[uint64]uint32    // source -> lane, from the spool and since
+	moved      map[uint64]bool      // sources that the spool knew in another lane
 	blocks     map[string]int
 	slots      []slots // by block
 	topics     *kafka.Topics
@@ -50,7 +51,7 @@ const lanesAuto = 4 // per topic and host, shared by its blocks
 
 func newDispatch(cfg *Config, readers []*reader, intakes []intake) *dispatch {
 	d := &dispatch{cfg: cfg, readers: readers, intakes: intakes, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
-		siblings: map[laneKey][]handed{}, elders: map[laneKey][]elder{}, files: map[uint64]uint32{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
+		siblings: map[laneKey][]handed{}, elders: map[laneKey][]elder{}, files: map[uint64]uint32{}, moved: map[uint64]bool{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
 		topics: new(kafka.Topics), ids: new(atomic.Uint32), nextSource: 1}
 	for _, r := range readers {
 		r.ids = d.ids
@@ -104,6 +105,22 @@ func (d *dispatch) recover(s *spool.LaneState) *lane {
 	return l
 }
 
+// inherit is for blocks that read on files of one that is gone from the config: what that holds for a topic goes before what
+// they read for it. A file's old and new lane may lead to one partition, and so may those of the files that took turns at its path.
+func (d *dispatch) inherit(lanes []spool.LaneState, heirs map[string][]string) {
+	for i := range lanes {
+		s := &lanes[i]
+		end := linesEnd(s)
+		if s.Head >= end {
+			continue
+		}
+		for _, heir := range heirs[s.Block] {
+			key := laneKey{heir, s.Topic, 0}
+			d.elders[key] = append(d.elders[key], elder{d.lanes[s.ID], end})
+		}
+	}
+}
+
 // linesEnd is the index behind the last line that a lane has to send. Behind it
 // there may be gaps for what damage took, which nobody ever acks.
 func linesEnd(s *spool.LaneState) uint64 {
@@ -139,7 +156,12 @@ func (d *dispatch) Open(f *tail.File) {
 		f.SetID(d.nextSource)
 		d.nextSource++
 	}
+	before := d.files[f.ID()]
 	key, l := d.laneOf(f)
+	if h.fileKnown && before != l.id {
+		d.moved[f.ID()] = true
+	}
+	h.moved = d.moved[f.ID()]
 	h.lane, h.siblings, h.elders = l, d.siblings[key], d.elders[laneKey{key.block, key.topic, 0}]
 	h.next, h.known = d.next[l.id]
 	delete(d.siblings, key)
@@ -155,6 +177,7 @@ func (d *dispatch) Open(f *tail.File) {
 func (d *dispatch) Gone(id uint64) {
 	d.part(id, farewell{id: id})
 	delete(d.files, id)
+	delete(d.moved, id)
 }
 
 // Lost implements tail.Handler.

@@ -242,8 +242,11 @@ func (a *Agent) restore(rec *spool.Recovered) error {
 		a.damaged += d.Records // the spool has told it
 	}
 	var err error
-	a.watcher, err = tail.NewWatcher(a.tailOptions(known, had))
-	return err
+	if a.watcher, err = tail.NewWatcher(a.tailOptions(known, had)); err != nil {
+		return err
+	}
+	a.files.inherit(rec.Lanes, a.watcher.Heirs())
+	return nil
 }
 
 // tailOptions needs what the spool knows: files, and the sources that have had their first start.

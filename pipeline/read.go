@@ -76,6 +76,7 @@ type openFile struct {
 	line   *generations
 	cursor tail.Cursor // as of the last group
 	known  bool        // the spool has its Source entry
+	moved  bool        // that may name another lane
 	dirty  bool        // in feed.dirty
 	more   bool        // the last turn left bytes unread
 	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
@@ -122,6 +123,7 @@ type farewell struct {
 type handover struct {
 	f         *tail.File
 	fileKnown bool
+	moved     bool // the spool knew it in another lane
 	handed
 	siblings []handed // the first time, by key: the other lanes of the block and topic
 	elders   []elder
@@ -178,7 +180,7 @@ func (r *reader) takeMail(now time.Time) {
 			// something is read of it, and nothing is.
 			r.list(f, now)
 		}
-		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, more: true, grewAt: now}
+		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, moved: h.moved, more: true, grewAt: now}
 		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
 		if of.cursor = h.f.Cursor(); !of.known {
 			// Also an empty one: if it is renamed or grows while the agent is

@@ -250,9 +250,9 @@ func (r *reader) sealLane(f *feed, ol *openLane) {
 
 func (r *reader) addCursor(g *group, of *openFile) {
 	f, id := of.f, of.f.ID()
-	if f.FingerprintChanged() || !of.known {
+	if f.FingerprintChanged() || !of.known || of.moved {
 		g.commit.Sources = append(g.commit.Sources, spoolSource(f, of.feed.home.id))
-		of.known = true
+		of.known, of.moved = true, false
 	}
 	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false
 	of.reached = of.cursor.Offset

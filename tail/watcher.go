@@ -193,21 +193,6 @@ func newWatcher(o Options) (*Watcher, error) {
 	return w, nil
 }
 
-// heirOf is the block that takes over a file of the spool whose block is gone from the config: the first that finds its path and
-// does not know the file itself; -1: none. Only with a block the file is looked for under the names that rotations give it.
-func (w *Watcher) heirOf(k Known, known []Known) int {
-	heir := -1
-	for i, b := range w.blocks {
-		knows := slices.ContainsFunc(known, func(o Known) bool {
-			return o.Block == b.Name && (o.Path == k.Path || o.Fingerprint.Ino == k.Fingerprint.Ino)
-		}) || slices.ContainsFunc(w.strays[k.Fingerprint.Ino], func(f *File) bool { return f.src.key.block == i })
-		if heir < 0 && !knows && firstMatch(b.Paths, k.Path) != "" && firstMatch(b.Exclude, k.Path) == "" {
-			heir = i
-		}
-	}
-	return heir
-}
-
 func (w *Watcher) newFile(block int, path string) *File {
 	f := &File{w: w, fd: -1}
 	f.path.Store(&path)

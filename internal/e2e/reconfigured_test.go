@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
@@ -63,5 +64,28 @@ func TestConfigChangedBetweenStarts(t *testing.T) {
 	topics(map[string]int64{w.topic: w.writer.Lines()})
 	before := change("  lanes: 3\n", later)
 	topics(map[string]int64{w.topic: before, later: w.writer.Lines() - before})
+	w.stop()
+}
+
+// A source is renamed while the spool holds lines of its files. Both lanes lead to one partition; what is read under the new name, of
+// these files or of those that took their places, comes behind that.
+func TestSourceRenamedWithBacklog(t *testing.T) {
+	b := embedded(t, 1)
+	b.defaults, b.kafka = "  linger: 100ms\n", "  compression: none\n"
+	w := newWorld(t, b, kafkatest.WriterOptions{Files: 3, LineBytes: 900})
+	w.first(300)
+	w.cut()
+	w.writer.Write(9_000)
+	for _, name := range []string{"renamed", "again"} {
+		time.Sleep(time.Second) // it reads what it reads
+		w.stop()
+		w.sources[0].name = name
+		w.configure()
+		w.agent.Start()
+		w.writer.Write(300)
+	}
+	time.Sleep(time.Second)
+	w.heal()
+	w.check()
 	w.stop()
 }
