@@ -88,9 +88,9 @@ func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 	if len(strays) > 0 && len(copies) > 0 {
 		copies = w.pairStrays(at, append(strays, w.knownEmpty(at)...), copies)
 	}
-	oldest := w.oldestName(at)
+	oldest := w.oldestDated(at)
 	for _, u := range copies {
-		if len(u.head) > 0 && !(oldest != "" && byDate(u.at, oldest) < 0) {
+		if len(u.head) > 0 && !(oldest != nil && u.isOlder(oldest, names)) {
 			u.age = w.packedAge(at, sibling{u.at, u.st}, 0)
 			others = append(others, u)
 		}
@@ -188,10 +188,9 @@ func (w *Watcher) namesBeside(at blockPath) map[*File]string {
 	return found
 }
 
-// oldestName is the name of the oldest generation that the spool knows: what has an older date was forgotten. "": that one is not found
-// yet, or has no date.
-func (w *Watcher) oldestName(at blockPath) string {
-	var oldest *File
+// oldestDated is the oldest generation that the spool knows: what is older was forgotten. nil: that one is not found yet, or its name does not
+// order it.
+func (w *Watcher) oldestDated(at blockPath) (oldest *File) {
 	older := func(g *File) {
 		if g.ID() != 0 && g.src.lostSince.IsZero() && (oldest == nil || g.turn() < oldest.turn()) {
 			oldest = g
@@ -206,9 +205,27 @@ func (w *Watcher) oldestName(at blockPath) string {
 		}
 	}
 	if oldest == nil || w.isStray(oldest) || !hasDate(namesOf(at.path), oldest.name()) {
-		return ""
+		return nil
 	}
-	return oldest.name()
+	return oldest
+}
+
+// isOlder tells whether what is in a copy is older than g: by date, or since it was made before g was set aside to be compressed.
+func (u *unseen) isOlder(g *File, names []string) bool {
+	if setAside(names, g.name()) {
+		return u.st.born != 0 && u.st.born < g.src.st.ctime
+	}
+	return byDate(u.at, g.name()) < 0
+}
+
+// setAside tells whether a log has the name that logback gives it until its copy is done: app.log1764511682123456.tmp, with the time since
+// the start of the machine, which no date can be compared with. Nobody writes to it.
+func setAside(names []string, path string) bool {
+	return slices.ContainsFunc(names, func(name string) bool {
+		rest, ok := strings.CutPrefix(path, name)
+		number, isTmp := strings.CutSuffix(rest, ".tmp")
+		return ok && isTmp && len(number) > countDigitsMax && digits(number) == len(number)
+	})
 }
 
 // between tells which of copies, which are in order, are behind older and before younger; no name: all.
