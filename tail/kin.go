@@ -58,22 +58,40 @@ func isBeforeTag(path string) bool {
 	return false
 }
 
-// joinKin notes the path of f; leaveKin that it is no source any more.
-func (w *Watcher) joinKin(f *File) {
-	at := f.kin()
-	w.leaveKin(f)
-	f.src.kin = at
-	if w.kin[at] == nil {
-		w.kin[at] = map[*File]struct{}{}
+// kinSet is sources by what they have in common.
+type kinSet map[blockPath]map[*File]struct{}
+
+func (k kinSet) join(at blockPath, f *File) {
+	if k[at] == nil {
+		k[at] = map[*File]struct{}{}
 	}
-	w.kin[at][f] = struct{}{}
+	k[at][f] = struct{}{}
+}
+
+func (k kinSet) leave(at blockPath, f *File) {
+	if delete(k[at], f); len(k[at]) == 0 {
+		delete(k, at)
+	}
+}
+
+// joinKin notes the path of f; leaveKin that it is no source any more. A pattern may find it under names that have other kin, as
+// app-1.log of app.log: what is compressed of it is a copy for both.
+func (w *Watcher) joinKin(f *File) {
+	s, at := &f.src, f.kin()
+	w.leaveKin(f)
+	if s.from == (blockPath{}) && s.kin != at {
+		s.from = s.kin
+	}
+	s.kin = at
+	w.kin.join(at, f)
+	if s.from != (blockPath{}) {
+		w.cameFrom.join(s.from, f)
+	}
 }
 
 func (w *Watcher) leaveKin(f *File) {
-	at := f.src.kin
-	if delete(w.kin[at], f); len(w.kin[at]) == 0 {
-		delete(w.kin, at)
-	}
+	w.kin.leave(f.src.kin, f)
+	w.cameFrom.leave(f.src.from, f)
 }
 
 // age orders the generations of a path: when a file was made, or what is in a compressed copy was written last. What is in a file
@@ -130,6 +148,9 @@ func (w *Watcher) packedAge(at blockPath, sib sibling, born int64) int64 {
 		default:
 			above = min(above, made)
 		}
+	}
+	if age > st.mtime+clockTick && !isDated {
+		age = st.mtime // whatever the numbers seem to say, what is in a copy was written before it was complete
 	}
 	return max(age, above)
 }
@@ -283,7 +304,7 @@ func (w *Watcher) leaveBehind(f *File) {
 func (w *Watcher) needed(f *File) bool {
 	kin := f.src.kin
 	for at := range w.unsettled {
-		if kinOf(at) == kin {
+		if k := kinOf(at); k == kin || k == f.src.from {
 			return true
 		}
 	}

@@ -319,10 +319,12 @@ func sameHead(a, b []byte) bool {
 
 // knownHead tells whether a compressed file is, or may be, the copy of a generation that is known by another name.
 func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
-	k := key{at.block, sib.st.dev, sib.st.ino}
-	for g := range w.kin[kinOf(at)] {
-		if s := &g.src; s.key != k && !slices.Contains(s.not, k) && (s.younger && beginsLike(head, s.was) || w.isCopyOf(g, sib, head)) {
-			return true
+	k, kin := key{at.block, sib.st.dev, sib.st.ino}, kinOf(at)
+	for _, known := range []map[*File]struct{}{w.kin[kin], w.cameFrom[kin]} {
+		for g := range known {
+			if s := &g.src; s.key != k && !slices.Contains(s.not, k) && (s.younger && beginsLike(head, s.was) || w.isCopyOf(g, sib, head)) {
+				return true
+			}
 		}
 	}
 	for _, g := range w.strayKin[kinOf(at)] {

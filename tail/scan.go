@@ -42,6 +42,7 @@ type source struct {
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	kin       blockPath // generations of one path
+	from      blockPath // those of the path where it was found first, if they are others
 	copySource
 }
 

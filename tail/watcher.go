@@ -51,14 +51,15 @@ type Watcher struct {
 	strays     map[uint64][]*File    // by inode: known from the spool, their file not found yet; without a number, and until the next look: seen, and gone unread
 	strayPaths map[blockPath][]*File // the same at the start, by the path they had
 	candidates []candidate
-	byPath     map[string]*File                 // for hints; an entry may be out of date
-	kin        map[blockPath]map[*File]struct{} // sources that may be generations of one path
-	strayKin   map[blockPath][]*File            // the same of strays; some are none any more
-	unsettled  map[blockPath]int64              // paths of which generations may be there that nobody knows, not older than this
-	lookAgain  map[blockPath]bool               // kin of which one vanished or was moved since the last scan
-	moved      uint64                           // files whose name led elsewhere when they were to be opened, or that found no descriptor
-	waiting    []*File                          // unread, in the order they are handed out
-	unsorted   bool                             // generations of one path may be in it in another order
+	byPath     map[string]*File      // for hints; an entry may be out of date
+	kin        kinSet                // sources that may be generations of one path
+	cameFrom   kinSet                // those that have another name by now, which has other kin
+	strayKin   map[blockPath][]*File // the same of strays; some are none any more
+	unsettled  map[blockPath]int64   // paths of which generations may be there that nobody knows, not older than this
+	lookAgain  map[blockPath]bool    // kin of which one vanished or was moved since the last scan
+	moved      uint64                // files whose name led elsewhere when they were to be opened, or that found no descriptor
+	waiting    []*File               // unread, in the order they are handed out
+	unsorted   bool                  // generations of one path may be in it in another order
 	excludes   []string
 	excluded   map[key]bool // block is 0
 	warned     map[string]string
@@ -139,7 +140,7 @@ type counters struct {
 func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
-		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: map[blockPath]map[*File]struct{}{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
+		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
