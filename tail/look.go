@@ -6,13 +6,19 @@ package tail
 //
 // inotify makes none of this slower or rarer: it only tells of changes sooner.
 
-import "time"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
 
 const (
 	busyFor   = time.Minute // a file that changed so lately is looked at by every scan
 	looksMin  = 200         // files and directories at rest, per scan
 	looksMax  = 20_000
-	restShare = 250 // looking at what is at rest takes one part in so many of one core
+	restShare = 400 // looking at what is at rest takes one part in so many of one core
+	nearMin   = 3   // files in a row in one directory for which it is worth its opening
 )
 
 // scan looks at some files or, if anything asks for it, at all.
@@ -64,20 +70,27 @@ func (w *Watcher) scanSome() (all bool) {
 	w.hot, w.wasHot = w.wasHot[:0], w.hot
 	for _, f := range w.wasHot {
 		f.src.hot = false
-		all = w.look(f) || all
+		all = w.look(f, nil) || all
 		if w.busy(f, now) {
 			w.heat(f)
 		}
 	}
-	start, looked := cpuTime(), 0
-	for ; looked < min(left, len(w.ring)); looked++ {
+	return w.lookAround(min(left, len(w.ring)), now) || all
+}
+
+// lookAround looks at the next n files at rest.
+func (w *Watcher) lookAround(n int, now time.Time) (moved bool) {
+	start := cpuTime()
+	place := near{fd: -1}
+	defer place.leave()
+	for range n {
 		if f := w.nextAtRest(); !f.src.hot {
-			all = w.look(f) || all
+			moved = w.look(f, &place) || moved
 			w.closeIfQuiet(f, now)
 		}
 	}
-	w.planLooks(looked, cpuTime()-start)
-	return all
+	w.planLooks(n, cpuTime()-start)
+	return moved
 }
 
 // nextAtRest is the file whose turn it is.
@@ -87,17 +100,55 @@ func (w *Watcher) nextAtRest() *File {
 	return w.ring[w.ringAt-1]
 }
 
-// planLooks sets how much of what is at rest the next scan looks at, from what a look costs.
+// planLooks sets how much of what is at rest the next scan looks at, from what a look cost lately. The cost is averaged and not the
+// number: few dear looks among many cheap ones would take more than their share.
 func (w *Watcher) planLooks(looked int, took time.Duration) {
 	if looked < looksMin/2 || took <= 0 {
 		return
 	}
-	fair := int(w.scanGap / restShare * time.Duration(looked) / took)
-	w.looks = max(w.looksMin, min((3*w.looks+fair)/4, looksMax))
+	cost := took / time.Duration(looked)
+	if w.lookCost == 0 {
+		w.lookCost = cost
+	}
+	w.lookCost = max(1, (7*w.lookCost+cost)/8)
+	w.looks = max(w.looksMin, min(int(w.scanGap/restShare/w.lookCost), looksMax))
+}
+
+// near stats paths of which neighbours are in one directory: from the third in a row on it is looked up only once. A nil one looks up
+// every path.
+type near struct {
+	dir   string // with a slash at its end
+	inRow int    // paths in dir, one behind the other
+	fd    int    // of dir, -1: none
+}
+
+func (n *near) stat(path string) (fileStat, error) {
+	if n == nil {
+		return statPath(path)
+	}
+	cut := strings.LastIndexByte(path, '/') + 1
+	if path[:cut] != n.dir {
+		n.leave()
+		n.dir, n.inRow = path[:cut], 0
+	}
+	if n.inRow++; n.inRow == nearMin {
+		n.fd = openPlace(n.dir)
+	}
+	if n.fd < 0 || cut == len(path) {
+		return statPath(path)
+	}
+	return statIn(n.fd, path[cut:])
+}
+
+func (n *near) leave() {
+	if n.fd >= 0 {
+		closeFD(n.fd)
+		n.fd = -1
+	}
 }
 
 // look sees how one file is and queues it if it has something to read. It tells whether it is not where it was.
-func (w *Watcher) look(f *File) (moved bool) {
+func (w *Watcher) look(f *File, place *near) (moved bool) {
 	s := &f.src
 	if s.forgotten || w.isGone(f) {
 		return false
@@ -105,7 +156,7 @@ func (w *Watcher) look(f *File) (moved bool) {
 	if s.missing {
 		w.miss(f)
 	} else {
-		st, err := w.statNow(f)
+		st, err := w.statNow(f, place)
 		if err != nil || !s.st.is(&st) && !w.bornAnew(f, f.Path(), &st) {
 			return true
 		}
@@ -142,7 +193,7 @@ func (w *Watcher) bornAnew(f *File, path string, st *fileStat) bool {
 
 // statNow asks by descriptor where that tells as much as the path: a rename or a removal shows in the inode's own
 // change time or count of names.
-func (w *Watcher) statNow(f *File) (fileStat, error) {
+func (w *Watcher) statNow(f *File, place *near) (fileStat, error) {
 	s := &f.src
 	if f.fd >= 0 && !s.link {
 		st, err := statFD(f.fd)
@@ -150,7 +201,7 @@ func (w *Watcher) statNow(f *File) (fileStat, error) {
 			return st, nil
 		}
 	}
-	return statPath(f.Path())
+	return place.stat(f.Path())
 }
 
 // seenAt is when f was last known to be at its path, by the wall clock in nanoseconds: when it was looked at there, or when
@@ -204,6 +255,7 @@ func (w *Watcher) sortOut() {
 	}
 	clear(w.ring[len(kept):])
 	w.ring, w.hot = kept, w.hot[:0]
+	known := len(w.ring)
 	for _, f := range w.sources {
 		if !f.src.listed {
 			f.src.listed = true
@@ -213,4 +265,5 @@ func (w *Watcher) sortOut() {
 			w.hot = append(w.hot, f)
 		}
 	}
+	slices.SortFunc(w.ring[known:], func(a, b *File) int { return cmp.Compare(a.Path(), b.Path()) }) // for near
 }

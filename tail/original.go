@@ -70,7 +70,7 @@ func (w *Watcher) mayBeCopy(c found) bool {
 // onItsOwn tells whether c, which begins like f or is begun like by it, is nobody's copy: it is longer than f, or so short that
 // programs may have begun their logs alike, and made long enough ago for f to be truncated. It is sure once f is known not to be.
 func (w *Watcher) onItsOwn(f *File, c found) (own, sure bool) {
-	if now, err := w.statNow(f); err == nil && now.is(&f.src.st) && !now.same(&f.src.st) {
+	if now, err := w.statNow(f, nil); err == nil && now.is(&f.src.st) && !now.same(&f.src.st) {
 		w.note(f, now)
 	}
 	s := &f.src

@@ -17,6 +17,21 @@ var noStatx atomic.Bool
 // statPath follows symlinks.
 func statPath(path string) (fileStat, error) { return statAt(unix.AT_FDCWD, path, 0) }
 
+// openPlace opens a directory only to look names up from there, which needs no right to list it; -1: it cannot.
+func openPlace(dir string) (fd int) {
+	err := retry(func() (err error) {
+		fd, err = unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+// statIn is statPath of a name in a directory that is open.
+func statIn(dir int, name string) (fileStat, error) { return statAt(dir, name, 0) }
+
 func statFD(fd int) (fileStat, error) { return statAt(fd, "", unix.AT_EMPTY_PATH) }
 
 func statAt(fd int, path string, flags int) (fileStat, error) {
@@ -43,7 +58,7 @@ func statAt(fd int, path string, flags int) (fileStat, error) {
 		if flags&unix.AT_EMPTY_PATH != 0 {
 			return unix.Fstat(fd, &s)
 		}
-		return unix.Stat(path, &s)
+		return unix.Fstatat(fd, path, &s, 0)
 	})
 	return fileStat{
 		dev: s.Dev, ino: s.Ino, size: s.Size, nlink: uint64(s.Nlink), mode: s.Mode,

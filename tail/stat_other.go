@@ -15,6 +15,25 @@ func statPath(path string) (fileStat, error) {
 	return fromStat(&s), err
 }
 
+// openPlace opens a directory only to look names up from there; -1: it cannot.
+func openPlace(dir string) (fd int) {
+	err := retry(func() (err error) {
+		fd, err = unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		return err
+	})
+	if err != nil {
+		return -1
+	}
+	return fd
+}
+
+// statIn is statPath of a name in a directory that is open.
+func statIn(dir int, name string) (fileStat, error) {
+	var s unix.Stat_t
+	err := retry(func() error { return unix.Fstatat(dir, name, &s, 0) })
+	return fromStat(&s), err
+}
+
 func statFD(fd int) (fileStat, error) {
 	var s unix.Stat_t
 	err := retry(func() error { return unix.Fstat(fd, &s) })

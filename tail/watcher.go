@@ -26,7 +26,7 @@ const (
 	scanCredit  = time.Second           // of processor time that scans may save up for when much happens at once
 	scanGapMax  = 30 * time.Second      // longest pause for the sake of that share
 	scanAllMax  = 10 * time.Minute      // longest time between two full scans
-	scanAllPart = 1000                  // full scans that nothing asked for take at most one part in so many of one core
+	scanAllPart = 2000                  // full scans that nothing asked for take at most one part in so many of one core
 	warningsMax = 16384                 // paths whose warning is remembered
 )
 
@@ -89,6 +89,7 @@ type Watcher struct {
 	ringAt   int
 	looks    int // at files and directories at rest, the next scan
 	looksMin int
+	lookCost time.Duration // of processor time, on average lately
 
 	scanTook   time.Duration // processor time of the last scan
 	allTook    time.Duration // of the last full one
