@@ -182,7 +182,7 @@ func (r *reader) takeMail(now time.Time) {
 		}
 		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, moved: h.moved, more: true, grewAt: now}
 		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
-		if of.cursor = h.f.Cursor(); !of.known {
+		if _, of.cursor = h.f.Place(); !of.known || h.f.Owes() {
 			// Also an empty one: if it is renamed or grows while the agent is
 			// down, this is how it is known again.
 			r.touch(of, now)
@@ -354,8 +354,8 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			of.f.Unfill()
 			of.more = true
 		}
-		c := of.f.Cursor()
-		if of.reached = c.Offset; c != of.cursor || st.Truncated {
+		of.reached = of.f.Cursor().Offset
+		if _, c := of.f.Place(); c != of.cursor || st.Truncated {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
 		}

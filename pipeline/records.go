@@ -128,8 +128,8 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 			continue
 		}
 		of.more = blocked
-		c := of.f.Cursor()
-		if of.reached = c.Offset; c != of.cursor {
+		of.reached = of.f.Cursor().Offset
+		if _, c := of.f.Place(); c != of.cursor {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
 		}

@@ -53,7 +53,7 @@ func (r *reader) room(of *openFile, ol *openLane, n int) bool {
 // markCursor lists a file whose lines are in the open batch before its turn
 // ends, so that they are handed over together.
 func (r *reader) markCursor(of *openFile) {
-	if of.f.Cursor() != of.cursor {
+	if _, c := of.f.Place(); c != of.cursor {
 		r.touch(of, time.Now())
 	}
 }
@@ -254,18 +254,20 @@ func (r *reader) addCursor(g *group, of *openFile) {
 		g.commit.Sources = append(g.commit.Sources, spoolSource(f, of.feed.home.id))
 		of.known, of.moved = true, false
 	}
-	of.cursor, of.dirty, of.hurry = f.Cursor(), false, false
-	of.reached = of.cursor.Offset
+	_, of.cursor = f.Place()
+	of.dirty, of.hurry = false, false
+	at := f.Cursor().Offset
+	of.reached = at
 	if of.endSpan(); len(of.spans) > 0 {
 		g.spans = append(g.spans, of.spans...)
 		of.spans = of.spans[:0]
 	}
-	of.base, of.reached = of.cursor.Offset, of.cursor.Offset
+	of.base, of.reached = at, at
 	g.commit.Cursors = append(g.commit.Cursors, spoolCursor(id, of.cursor))
 }
 
 func spoolSource(f *tail.File, lane uint32) spool.Source {
-	fp := f.Fingerprint()
+	fp, _ := f.Place()
 	return spool.Source{ID: f.ID(), Block: f.Block(), Path: f.Path(), Lane: lane,
 		Dev: fp.Dev, Ino: fp.Ino, Born: fp.Born, Prefix: fp.Prefix, PrefixBytes: fp.PrefixBytes}
 }

@@ -393,6 +393,7 @@ func (x *chained) read() {
 
 func (x *chained) takeOpened() {
 	for _, f := range x.opened {
+		f.Attach(make(chan struct{}, 1))
 		x.took(f)
 	}
 	x.held, x.opened = append(x.held, x.opened...), nil
@@ -404,7 +405,8 @@ func (x *chained) took(f *File) {
 	} else {
 		x.did = append(x.did, fmt.Sprintf("    source %d event %d: offset %d", f.ID(), len(x.events), f.Cursor().Offset))
 	}
-	x.events = append(x.events, logged{known: Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: f.Fingerprint(), Cursor: f.Cursor()}, lines: x.lines})
+	fp, cur := f.Place()
+	x.events = append(x.events, logged{known: Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: fp, Cursor: cur}, lines: x.lines})
 	x.lines = nil
 }
 

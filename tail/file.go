@@ -26,13 +26,14 @@ type File struct {
 
 	// Written by Run at any time, read by the reader.
 	path    atomic.Pointer[string]
-	gone    atomic.Bool  // no pattern finds it now
-	givenUp atomic.Bool  // to be released at once
-	ready   atomic.Bool  // something happened to it since TakeReady
-	check   atomic.Bool  // its times changed: the next Fill compares its head even if nothing follows the offset
-	shrunk  atomic.Int64 // size before a scan saw it shrink; 0: none did
-	born    atomic.Int64 // time of creation that it got while it was open; 0: it has the one it had
-	behind  atomic.Bool  // what came before is looked for, or read: nothing is handed out until then
+	gone    atomic.Bool           // no pattern finds it now
+	givenUp atomic.Bool           // to be released at once
+	ready   atomic.Bool           // something happened to it since TakeReady
+	check   atomic.Bool           // its times changed: the next Fill compares its head even if nothing follows the offset
+	shrunk  atomic.Int64          // size before a scan saw it shrink; 0: none did
+	born    atomic.Int64          // time of creation that it got while it was open; 0: it has the one it had
+	behind  atomic.Bool           // what came before is looked for, or read: nothing is handed out until then
+	cut     atomic.Pointer[place] // where it was before it was truncated, until a receiver has what was in it, or nobody has; nil: nowhere else
 	notify  atomic.Pointer[chan<- struct{}]
 
 	unpacked atomic.Bool // all of a compressed copy was unpacked; written by the holder
@@ -70,6 +71,7 @@ type File struct {
 	copy     bool // of another file, made once: what comes into its place is nothing new
 	replaced bool // something did
 
+	owes      bool // see Owes
 	restarted bool // Flush met a truncation that no Status has told yet
 
 	src source // owned by Run
@@ -107,10 +109,10 @@ func (f *File) Fingerprint() Fingerprint {
 	return f.fp
 }
 
-// FingerprintChanged tells whether Fingerprint differs from what the spool knew, or from the last call.
+// FingerprintChanged tells whether that of Place differs from what the spool knew, or from the last call.
 func (f *File) FingerprintChanged() bool {
 	told := f.fpTold
-	f.fpTold = f.Fingerprint()
+	f.fpTold, _ = f.Place()
 	return told != f.fpTold
 }
 
@@ -123,9 +125,33 @@ func (f *File) Cursor() Cursor {
 	return f.rd.cursor()
 }
 
+// place is what a spool remembers of a file.
+type place struct {
+	fp  Fingerprint
+	cur Cursor
+}
+
+// Place is what the spool should remember: Fingerprint and Cursor, but for a file that was truncated what they were before, until the
+// copy of its old content has come into a receiver's hands or none was found. With the new ones nothing would tell a start how much of
+// that copy was read.
+func (f *File) Place() (Fingerprint, Cursor) {
+	if p := f.cut.Load(); p != nil {
+		return p.fp, p.cur
+	}
+	return f.Fingerprint(), f.Cursor()
+}
+
+// Owes tells a receiver that gets the file whether what it knows of it may be older than Place: it was truncated since, and given back.
+func (f *File) Owes() bool { return f.owes }
+
 // Attach makes the watcher send to notify, without blocking, when it thinks that the file changed. One channel
 // of capacity 1 may serve all files of a reader: TakeReady tells which. Only a hint: the reader also polls.
-func (f *File) Attach(notify chan<- struct{}) { f.notify.Store(&notify) }
+func (f *File) Attach(notify chan<- struct{}) {
+	f.notify.Store(&notify)
+	if f.after != nil && f.after.cut.Swap(nil) != nil {
+		f.after.hint()
+	}
+}
 
 // TakeReady tells whether there was a hint since the last call.
 func (f *File) TakeReady() bool { return f.ready.Swap(false) }

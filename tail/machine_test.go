@@ -230,6 +230,9 @@ func (m *machine) events() {
 func (m *machine) take() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	for _, f := range m.opened {
+		f.Attach(make(chan struct{}, 1))
+	}
 	m.held = append(m.held, m.opened...)
 	m.opened = nil
 }
@@ -352,7 +355,8 @@ func (m *machine) printLine(f *File, l Line) {
 func (m *machine) remember(f *File) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.known[f.ID()] = Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: f.Fingerprint(), Cursor: f.Cursor()}
+	fp, cur := f.Place()
+	m.known[f.ID()] = Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: fp, Cursor: cur}
 }
 
 // stepAll takes the steps and returns what came out up to now.

@@ -56,6 +56,8 @@ func (w *Watcher) admit() {
 			f.unpacked.Store(false)
 		}
 		f.src.out, f.src.checked = true, f.src.st
+		f.owes = f.src.owes && f.cut.Load() == nil
+		f.src.owes = f.src.owes && !f.owes
 		f.readTo.Store(f.cursorOffset())
 		if f.block.Joins {
 			f.follows = w.numberBefore(f)

@@ -41,6 +41,7 @@ type source struct {
 	roomAt    time.Time // when a reader gave it back last, or its room was looked into
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
+	owes      bool      // it was truncated, and the spool may hold where it was before that: it is handed out once more
 	kin       blockPath // generations of one path
 	from      blockPath // those of the path where it was found first, if they are others
 	copySource
@@ -424,7 +425,7 @@ func (f *File) due(now time.Time) bool {
 		return !s.finished && !(s.torn && s.st.same(&s.checked))
 	case f.ID() == 0:
 		return true // even if empty: once handed out it has a number, and is found again if it is renamed while we are away
-	case f.restarted:
+	case f.restarted, s.owes && f.cut.Load() == nil:
 		return true // so that the spool forgets the cursor in what is gone
 	case s.st.size == 0 && f.cursorOffset() == 0:
 		return false

@@ -63,6 +63,9 @@ func (w *Watcher) truncatedClosed(f *File, r *reading) {
 
 // leave notes that the content of f went. f is held back until what was unread has been looked for, and read.
 func (w *Watcher) leave(t truncation) {
+	if t.cur.Offset > 0 {
+		t.f.cut.CompareAndSwap(nil, &place{t.fp, t.cur})
+	}
 	t.f.behind.Store(true)
 	w.mu.Lock()
 	w.truncated = append(w.truncated, t)
@@ -106,6 +109,7 @@ func (w *Watcher) settleTruncated() {
 			w.settleUnread(t)
 			continue
 		}
+		s.owes = true
 		starved, moved := w.starved, w.moved
 		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
 		if !ok {
@@ -180,6 +184,7 @@ func (w *Watcher) isCut(block int, st *fileStat) bool {
 
 // letGo ends that f is held back for what comes before it.
 func (f *File) letGo() {
+	f.cut.Store(nil)
 	f.behind.Store(false)
 	f.check.Store(true)
 	f.hint()

@@ -46,6 +46,20 @@ func TestTruncatedCrash(t *testing.T) {
 	}
 }
 
+// TestTruncatedCrashAtOnce kills the watcher when the reader has found a file truncated, and nobody has looked for the copy yet. What the
+// spool holds still leads to it, and tells how much of it was read.
+func TestTruncatedCrashAtOnce(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log`, `hold on`, `lines app.log 1 3`, `poll`, `lines app.log 4 4`, `cp app.log app.log.1`, `truncate app.log 0`)
+	m.turn()
+	m.out.Reset()
+	stepAll(t, m, `restart`, `hold off`, `lines app.log 5 5`, `poll`, `restart`, `poll`)
+	want := "app.log 0000-0009 \"00000005\"\napp.log 0027-0036 \"00000004\"\n"
+	if got := strings.ReplaceAll(m.out.String(), "--\n", ""); !strings.Contains(got, want) || strings.Contains(got, "0000003") {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 // cutCase is what befalls a file beside the crash.
 type cutCase struct {
 	name, paths string
