@@ -81,6 +81,7 @@ func (w *Watcher) follow(f *File) {
 		if sib, ok := w.elsewhere(f); ok {
 			s.at, s.lostSince = sib.path, time.Time{}
 			w.note(f, sib.st)
+			w.foundAgain(f)
 			return
 		}
 	}
@@ -134,9 +135,11 @@ func (w *Watcher) countLost(f *File) bool {
 	}
 	w.stats.lostFiles.Add(1)
 	w.stats.lostBytes.Add(uint64(lost))
+	from, to := f.src.st.size-lost, f.src.st.size
+	w.tellGone(f, from, to)
 	w.log.Warn("file vanished before it was read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
 	if id := f.ID(); id != 0 {
-		w.handler.Lost(id, f.src.st.size-lost, f.src.st.size)
+		w.handler.Lost(id, from, to)
 	}
 	return true
 }
@@ -287,6 +290,7 @@ func (w *Watcher) tellStray(f *File) {
 		w.countLost(f)
 	} else if f.src.key.block >= 0 {
 		w.stats.vanished.Add(1)
+		w.tellGone(f, 0, 0)
 		w.log.Warn("file vanished while it was not watched: what was written to it after the offset is lost, if anything was", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	}
 }

@@ -188,8 +188,7 @@ func (w *Watcher) settlePaths() {
 			continue
 		}
 		if s.missing {
-			s.missing, s.at, s.lostSince = false, "", time.Time{}
-			f.gone.Store(false)
+			w.cameBack(f)
 		}
 		if s.candidate != f.Path() || s.real == "" {
 			w.setPath(f, s.candidate)
@@ -306,6 +305,7 @@ func (w *Watcher) enter(f *File, c found) {
 	f.src.left, f.src.lostSince = false, time.Time{}
 	w.sources[c.key] = f
 	w.setPath(f, c.path)
+	w.foundAgain(f)
 }
 
 // enterAside is enter for one that another source may have taken the path of.

@@ -218,6 +218,8 @@ type Stats struct {
 	Truncations        uint64
 	LostBytes          uint64 // bytes known to have existed that went before they could be read
 	LostFiles          uint64 // sources that vanished with unread bytes, LostBytes of them as far as that is known
+	FoundAgainBytes    uint64 // of LostBytes: they came back, and were or will be read
+	FoundAgainFiles    uint64 // of LostFiles and VanishedFiles, with all of their bytes
 	VanishedFiles      uint64 // sources that vanished while nobody watched: whether anything was written after their offset cannot be known
 	GivenUp            uint64 // deleted files that were closed unread: see Options.HeldBytesMax
 	StartedOver        uint64 // known sources that had to be read again from 0 at start

@@ -63,6 +63,7 @@ type Watcher struct {
 	excludes   []string
 	excluded   map[key]bool // block is 0
 	warned     map[string]string
+	told       map[key]told // files that were told as gone
 	refused    refused
 	siblings   map[string][]sibling
 	peeks      map[key]peeked // heads of files that may be copies; block is 0
@@ -129,9 +130,9 @@ type keepTimes struct{ idle, moved, unseen, quiet time.Duration }
 
 // counters are written by Run and by readers.
 type counters struct {
-	scans, bytesRead, truncations, lostBytes, lostFiles, givenUp, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
-	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced, vanished                                            atomic.Uint64
-	oversize                                                                                                                [3]atomic.Uint64
+	scans, bytesRead, truncations, lostBytes, lostFiles, againBytes, againFiles, givenUp, startedOver, skippedFiles, ignoredFiles, permissionErrors atomic.Uint64
+	oversizeBytes, nulBytes, idleFlushes, rescued, overflows, replaced, vanished                                                                    atomic.Uint64
+	oversize                                                                                                                                        [3]atomic.Uint64
 
 	files, open, reading, waiting, heldFiles, heldBytes, missing, unreadable, unread, openMax, watches atomic.Int64
 	inotify                                                                                            atomic.Bool
@@ -142,7 +143,7 @@ func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
-		warned: map[string]string{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
+		warned: map[string]string{}, told: map[key]told{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
@@ -424,7 +425,7 @@ func (w *Watcher) Stats() Stats {
 		ScanDuration: time.Duration(c.scanNanos.Load()),
 
 		Scans: c.scans.Load(), BytesRead: c.bytesRead.Load(), Truncations: c.truncations.Load(), LostBytes: c.lostBytes.Load(),
-		LostFiles: c.lostFiles.Load(), GivenUp: c.givenUp.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
+		LostFiles: c.lostFiles.Load(), FoundAgainBytes: c.againBytes.Load(), FoundAgainFiles: c.againFiles.Load(), GivenUp: c.givenUp.Load(), StartedOver: c.startedOver.Load(), IgnoredFiles: c.ignoredFiles.Load(), SkippedFiles: c.skippedFiles.Load(), PermissionErrors: c.permissionErrors.Load(),
 		OversizeSplit: c.oversize[Split].Load(), OversizeCut: c.oversize[Cut].Load(), OversizeSkipped: c.oversize[Skip].Load(),
 		OversizeBytes: c.oversizeBytes.Load(), NULBytes: c.nulBytes.Load(), IdleFlushes: c.idleFlushes.Load(),
 		GenerationsRescued: c.rescued.Load(), NotifyOverflows: c.overflows.Load(), ReplacedRunes: c.replaced.Load(), VanishedFiles: c.vanished.Load(),

@@ -128,6 +128,8 @@ type statsReply struct {
 	NULBytes            uint64  `json:"nul_bytes_dropped"`
 	ReplacedCharacters  uint64  `json:"replaced_characters"`
 	LostFiles           uint64  `json:"lost_files"`
+	FoundAgainFiles     uint64  `json:"found_again_files"` // of lost_files and vanished_files
+	FoundAgainBytes     uint64  `json:"found_again_bytes"` // of lost_bytes
 	VanishedFiles       uint64  `json:"vanished_files"`
 	SkippedFiles        uint64  `json:"skipped_files"`
 	UnreadableFiles     int64   `json:"unreadable_files"`
@@ -196,7 +198,7 @@ func newStats(s pipeline.Stats) statsReply {
 		MaybeDoubledRecords: s.Kafka.MaybeDoubledRecords, LostRecords: s.Kafka.LostRecords, DamagedRecords: s.DamagedRecords, HealedRecords: s.Kafka.HealedRecords,
 		OversizeLines: s.Tail.OversizeSplit + s.Tail.OversizeCut + s.Tail.OversizeSkipped, OversizeBytes: s.Tail.OversizeBytes, NULBytes: s.Tail.NULBytes,
 		ReplacedCharacters: s.Tail.ReplacedRunes,
-		LostFiles:          s.Tail.LostFiles, VanishedFiles: s.Tail.VanishedFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
+		LostFiles:          s.Tail.LostFiles, FoundAgainFiles: s.Tail.FoundAgainFiles, FoundAgainBytes: s.Tail.FoundAgainBytes, VanishedFiles: s.Tail.VanishedFiles, SkippedFiles: s.Tail.SkippedFiles, UnreadableFiles: s.Tail.Unreadable,
 		FoundRecords: s.Kafka.FoundRecords, Resolves: s.Kafka.Resolves, Heals: s.Kafka.Heals, ResentRecords: s.Kafka.ResentRecords,
 		BatchesCut: s.Kafka.CutBatches, BatchesMerged: s.Kafka.MergedBatches, DeadLetters: s.Kafka.DeadLetters, ShiftedRecords: s.Kafka.ShiftedRecords, NewIdentities: s.Kafka.NewIdentities,
 		UnreadableTopics: s.Kafka.UnreadableTopics,
