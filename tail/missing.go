@@ -314,42 +314,40 @@ func (w *Watcher) strayFound(f *File) bool {
 	if block < 0 {
 		return false // its block is gone from the config: only a pattern can find it
 	}
-	for _, dir := range append(dirsOf(f.Path()), w.linkedDirs(f.Path())...) {
-		for _, sib := range w.siblingsIn(dir) {
-			k := key{block, sib.st.dev, sib.st.ino}
-			if sib.st.ino != f.fp.Ino || w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
-				continue
-			}
-			if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
-				continue // nothing but an inode number speaks for it
-			}
-			if _, kind := w.headOf(sib); kind != "" {
-				continue // strayCopy looks into it
-			}
-			fd, err := w.openSibling(sib)
-			if err != nil {
-				w.cannot(sib.path, err)
-				continue
-			}
-			var r reading
-			same, err := r.resume(readFD(fd), f.fp, f.cur)
-			closeFD(fd)
-			c := found{candidate{block: block, path: f.Path()}, k, sib.st}
-			s := &f.src
-			switch {
-			case err == nil && same:
-				w.unstray(f)
-				w.enterAside(f, c)
-				s.checked = sib.st
-			case err == nil && f.fp.Born != 0 && sib.st.born != 0:
-				w.startOver(f, c) // born together: truncated, then renamed
-			default:
-				continue
-			}
-			s.missing, s.at = true, sib.path
-			f.gone.Store(true)
-			return true
+	for _, sib := range w.withInode(f) {
+		k := key{block, sib.st.dev, sib.st.ino}
+		if w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
+			continue
 		}
+		if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
+			continue // nothing but an inode number speaks for it
+		}
+		if _, kind := w.headOf(sib); kind != "" {
+			continue // strayCopy looks into it
+		}
+		fd, err := w.openSibling(sib)
+		if err != nil {
+			w.cannot(sib.path, err)
+			continue
+		}
+		var r reading
+		same, err := r.resume(readFD(fd), f.fp, f.cur)
+		closeFD(fd)
+		c := found{candidate{block: block, path: f.Path()}, k, sib.st}
+		s := &f.src
+		switch {
+		case err == nil && same:
+			w.unstray(f)
+			w.enterAside(f, c)
+			s.checked = sib.st
+		case err == nil && f.fp.Born != 0 && sib.st.born != 0:
+			w.startOver(f, c) // born together: truncated, then renamed
+		default:
+			continue
+		}
+		s.missing, s.at = true, sib.path
+		f.gone.Store(true)
+		return true
 	}
 	return false
 }

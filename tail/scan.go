@@ -64,7 +64,7 @@ func (w *Watcher) scanAll() {
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
 	clear(w.refused.known)
-	w.siblings, w.realDirs = nil, map[string]string{}
+	w.siblings, w.realDirs, w.homes = nil, map[string]string{}, map[int]map[uint64][]sibling{}
 	clear(w.lookAgain)
 	for range min(w.looks, len(w.ring)) {
 		w.nextAtRest().src.turn = true

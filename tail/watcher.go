@@ -66,9 +66,10 @@ type Watcher struct {
 	told       map[key]told // files that were told as gone
 	refused    refused
 	siblings   map[string][]sibling
-	peeks      map[key]peeked // heads of files that may be copies; block is 0
-	unpacking  []*File        // compressed ones that readers hold
-	finished   []*File        // compressed ones that were read to their end
+	homes      map[int]map[uint64][]sibling // of blocks, while the spool's sources are searched; one full scan
+	peeks      map[key]peeked               // heads of files that may be copies; block is 0
+	unpacking  []*File                      // compressed ones that readers hold
+	finished   []*File                      // compressed ones that were read to their end
 	doubts     map[key]doubt
 	copies     map[key]heldCopy // by the last full scan
 	wereCopies map[key]heldCopy // and the one before it
