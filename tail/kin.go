@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 )
 
 // kinOf is what the generations of a path have in common.
@@ -302,48 +303,66 @@ func (w *Watcher) leaveBehind(f *File) {
 // needed tells whether a start would miss f: a younger generation is not known to the spool yet, and nothing else leads to it, or an older
 // one is still known, and a start would take every younger copy that it does not know for unseen.
 func (w *Watcher) needed(f *File) bool {
-	kin := f.src.kin
+	kins, now := f.kins(), w.now()
 	for at := range w.unsettled {
-		if k := kinOf(at); k == kin || k == f.src.from {
+		if slices.Contains(kins, kinOf(at)) {
 			return true
 		}
 	}
-	now := w.now()
-	for g := range w.kin[kin] {
-		switch {
-		case g == f:
-		case g.ID() == 0:
-			if g.src.waiting || g.due(now) {
-				return true
+	for _, kin := range kins {
+		for _, known := range []map[*File]struct{}{w.kin[kin], w.cameFrom[kin]} {
+			for g := range known {
+				if g != f && w.neededBeside(f, g, now) {
+					return true
+				}
 			}
-		case f.src.packed != "":
-			if f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f) || g.src.cutAt != 0) { // its copy is still there; g may be what was truncated
-				return true
-			}
-		case !g.before(f):
-		case !g.src.missing && g.Path() == f.Path():
-		case g.fd >= 0 && g.src.st.nlink == 0, w.copiesBeside(f):
-			return true
 		}
 	}
-	return (w.isLastKnown(f) || slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && g.fp.Born <= f.age() })) && w.copiesBeside(f)
+	older := func(g *File) bool { return w.isStray(g) && g.fp.Born <= f.age() }
+	return (w.isLastKnown(f) || slices.ContainsFunc(kins, func(kin blockPath) bool { return slices.ContainsFunc(w.strayKin[kin], older) })) && w.copiesBeside(f)
+}
+
+// kins are the paths of which f is a generation: what it is named after now, and before a pattern found it renamed.
+func (f *File) kins() []blockPath {
+	if s := &f.src; s.from != (blockPath{}) && s.from != s.kin {
+		return []blockPath{s.kin, s.from}
+	}
+	return []blockPath{f.src.kin}
+}
+
+// neededBeside tells whether f is needed since g, another generation, is as far as it is.
+func (w *Watcher) neededBeside(f, g *File, now time.Time) bool {
+	switch {
+	case g.ID() == 0:
+		return g.src.waiting || g.due(now)
+	case f.src.packed != "":
+		return f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f) || g.src.cutAt != 0) // its copy is still there; g may be what was truncated
+	case !g.before(f) || !g.src.missing && g.Path() == f.Path():
+		return false
+	}
+	return g.fd >= 0 && g.src.st.nlink == 0 || w.copiesBeside(f)
 }
 
 // isLastKnown tells whether nothing but f says that a path was ever read: no younger generation is known, and nothing is there now. Of
 // a path of which nothing is known, the spool would not take what is made, rotated and compressed before the next start.
 func (w *Watcher) isLastKnown(f *File) bool {
 	younger := func(g *File) bool { return g != f && (!g.src.missing || f.before(g)) }
-	for g := range w.kin[f.src.kin] {
-		if younger(g) {
-			return false
+	return !slices.ContainsFunc(f.kins(), func(kin blockPath) bool {
+		for g := range w.kin[kin] {
+			if younger(g) {
+				return true
+			}
 		}
-	}
-	return !slices.ContainsFunc(w.strayKin[f.src.kin], func(g *File) bool { return w.isStray(g) && younger(g) })
+		return slices.ContainsFunc(w.strayKin[kin], func(g *File) bool { return w.isStray(g) && younger(g) })
+	})
 }
 
 // copiesBeside tells whether there is a compressed file that may be a generation of f's path.
 func (w *Watcher) copiesBeside(f *File) bool {
-	names, dirs := namesOf(f.src.kin.path), dirsOf(f.Path()) // a pattern may have found f under a rotation's name
+	names, dirs := []string(nil), dirsOf(f.Path())
+	for _, kin := range f.kins() { // a pattern may have found f under a rotation's name
+		names = append(names, namesOf(kin.path)...)
+	}
 	if real := f.src.real; real != "" {
 		names, dirs = append(names, stemOf(real)), append(dirs, parent(real))
 	}

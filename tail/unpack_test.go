@@ -2,6 +2,7 @@ package tail
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -127,5 +128,32 @@ func TestCopyBegunInTheTick(t *testing.T) {
 	out := stepAll(t, m, "poll", "sleep 1s", "poll")
 	if _, rest, _ := strings.Cut(out, "--\n"); !strings.HasPrefix(rest, "app.log 0000-0004 \"two\"\napp.log 0000-0006 \"three\"\n") || strings.Count(out, "two") != 1 {
 		t.Error(out)
+	}
+}
+
+// TestKnownAsLongAsAnOlderOne lets a pattern find all names of generations that are renamed to app.log.x2, no rotation's name, and then
+// compressed to app.log.2.gz. The second is read to its end before a scan has found that name, and an older one is still known then: were it
+// forgotten, the next start would take its copy for a generation that nobody saw.
+func TestKnownAsLongAsAnOlderOne(t *testing.T) {
+	m := newMachine(t, false)
+	pack := func(no string) []string {
+		return []string{"cp app.log.x" + no + " other", "gzip other", "cp other.gz app.log." + no + ".gz", "rm app.log.x" + no, "rm other.gz", "tick"}
+	}
+	stepAll(t, m, "block paths=app*", "lines app.log 10 12", "poll", "tick", "mv app.log app.log.x1", "tick", "lines app.log 20 22", "tick")
+	stepAll(t, m, pack("1")...)
+	stepAll(t, m, "poll", "mv app.log app.log.x2", "tick", "restart paths=app*", "poll", "tick", "lines app.log 30 32", "tick")
+	stepAll(t, m, pack("2")...)
+	stepAll(t, m, "look")
+	for m.turn() || len(m.held) > 0 {
+		m.w.takeBack()
+		m.w.admit()
+	}
+	out := stepAll(t, m, "poll", "sleep 2s", "poll", "mv app.log app.log.x3", "tick", "restart paths=app*", "poll", "lines app.log 40 42", "poll")
+	for no := range 4 {
+		for line := range 3 {
+			if want := fmt.Sprintf("%08d\"", 10*(no+1)+line); strings.Count(out, want) != 1 {
+				t.Errorf("%q came %d times in\n%s", want, strings.Count(out, want), out)
+			}
+		}
 	}
 }
