@@ -184,13 +184,13 @@ func newWatcher(o Options) (*Watcher, error) {
 		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
 		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
+		at := blockPath{f.src.key.block, k.Path}
+		f.src.kin = kinOf(at)
 		if b := f.src.key.block; b >= 0 && (firstMatch(w.blocks[b].Exclude, k.Path) != "" || firstMatch(w.blocks[b].Paths, k.Path) == "") {
 			f.src.unwanted = true
 			continue // nor are its generations
 		}
-		at := blockPath{f.src.key.block, k.Path}
 		w.strayPaths[at] = append(w.strayPaths[at], f)
-		f.src.kin = kinOf(at)
 		w.strayKin[f.src.kin] = append(w.strayKin[f.src.kin], f)
 	}
 	w.gauges(true)
