@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/binary"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"sync/atomic"
 
@@ -35,6 +36,7 @@ type dispatch struct {
 	topics     *kafka.Topics
 	ids        *atomic.Uint32 // the last lane's; readers open lanes by key
 	nextSource uint64
+	heapFiles  int // so many files the collector's limit leaves room for
 }
 
 type laneKey struct {
@@ -146,6 +148,7 @@ func (d *dispatch) add(key laneKey, id uint32, block int) *lane {
 
 func (d *dispatch) recoverSource(s *spool.SourceState) {
 	d.files[s.ID] = s.Lane
+	d.makeHeap()
 	d.nextSource = max(d.nextSource, s.ID+1)
 }
 
@@ -215,6 +218,7 @@ func (d *dispatch) laneOf(f *tail.File) (laneKey, *lane) {
 		l = d.add(key, d.ids.Add(1), block)
 	}
 	d.files[f.ID()] = l.id
+	d.makeHeap()
 	return key, l
 }
 
@@ -244,4 +248,18 @@ func (s slots) of(path string) uint32 {
 		}
 	}
 	return slot
+}
+
+const (
+	knownFileBytes = 3 << 10 // in memory: what a file is, where it is, how far it was read
+	heapFilesMin   = 1000
+)
+
+// makeHeap raises the collector's limit for what is known of files, which comes on top of MemoryBytesMax: a limit below what is in use
+// has the collector run without end.
+func (d *dispatch) makeHeap() {
+	if n := len(d.files); n > d.heapFiles {
+		d.heapFiles = max(heapFilesMin, n+n/4)
+		debug.SetMemoryLimit(d.cfg.MemoryBytesMax + int64(d.heapFiles)*knownFileBytes)
+	}
 }
