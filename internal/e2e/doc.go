@@ -4,8 +4,8 @@
 //
 // A test named after a number (TestC122..., TestTailMatrix/C038...) is a case from the field; those about files that need no fault of
 // the brokers go through the life of one agent together, and the rest of them are scripts in tail/testdata. The clock of the machine
-// (C026) is not changed here: a script moves a clock of the watcher. A file system without events of its own (C015, FUSE) is mounted by
-// a test of tail. What takes minutes or many restarts of brokers is behind the build tag long (`make test-long`) and runs twice there:
+// (C026) is not changed here: a script moves a clock of the watcher, and C026InFull runs an agent whose clock is in a file. A file
+// system without events of its own (C015, FUSE) is mounted by a test of tail. What takes minutes or many restarts of brokers is behind the build tag long (`make test-long`) and runs twice there:
 // as a user that may read its topic, and as one that may only write. Times of a case that make half an hour are in tests named InFull,
 // once each. On real brokers:
 //
