@@ -164,9 +164,6 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 				continue // it is known; a compressed file that a pattern found just now is not
 			}
 			c := found{candidate{block: at.block, path: at.path}, k, sib.st}
-			if g != nil {
-				c.path = g.Path()
-			}
 			style := styleOf(names, sib.path)
 			if style != "" && styles == nil {
 				styles = w.stylesAt(at, names)

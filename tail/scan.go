@@ -146,9 +146,13 @@ func (w *Watcher) sightAsBefore(c candidate) bool {
 	return true
 }
 
-// sight notes that the scan found f at path. Of several names (hard links, symlinks) the one it had stays.
+// sight notes that the scan found f at path. Of several names (hard links, symlinks) the one it had stays. A compressed copy stays
+// a generation of its path whether a pattern finds its name or not: that may be one of other kin, as app.1.log.gz of app.log.
 func (w *Watcher) sight(f *File, c candidate, st fileStat) {
 	s := &f.src
+	if s.packed != "" {
+		return
+	}
 	if s.seen != w.scans {
 		s.seen, s.seenAt, s.candidate, s.link = w.scans, w.wall, c.path, c.link
 		w.note(f, st)
@@ -458,16 +462,6 @@ func (w *Watcher) queueDue() {
 	slices.SortFunc(w.waiting[first:], func(a, b *File) int {
 		return cmp.Or(cmp.Compare(a.src.st.mtime, b.src.st.mtime), trueFirst(a.src.missing, b.src.missing), cmp.Compare(a.src.st.born, b.src.st.born), byGeneration(a.Path(), b.Path()), cmp.Compare(a.src.key.block, b.src.key.block))
 	})
-}
-
-func trueFirst(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return -1
-	}
-	return 1
 }
 
 // queue queues one file if it is due.
