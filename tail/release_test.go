@@ -46,30 +46,16 @@ func releases(t *testing.T, again bool, crashAt, durable int) (steps, commits in
 	link := func(release string) {
 		x.must(x.command("symlink", []string{release, "current"}, func(i int) string { return x.dir + "/" + []string{release, "current"}[i] }))
 	}
-	rounds := func(most int) (n int) {
-		for quiet := 0; quiet < 4 && n < most; n++ {
-			before := len(x.events)
-			if n%2 == 0 {
-				x.pass()
-			} else {
-				x.read()
-			}
-			if quiet++; len(x.events) > before {
-				quiet = 0
-			}
-		}
-		return n
-	}
 	write("v1", 6)
 	link("v1")
-	rounds(1 << 30)
+	x.rounds(1 << 30)
 	began := len(x.events)
 	x.durable = began
 	x.crash()
 	write("v1", 12)
 	write("v2", 12)
 	link("v2")
-	steps = rounds(crashAt)
+	steps = x.rounds(crashAt)
 	commits = len(x.events) - began
 	x.durable = min(began+durable, len(x.events))
 	x.crash()
@@ -79,7 +65,7 @@ func releases(t *testing.T, again bool, crashAt, durable int) (steps, commits in
 		write("v3", 3)
 		link("v3")
 	}
-	rounds(1 << 30)
+	x.rounds(1 << 30)
 	var got []string
 	for _, e := range x.events {
 		got = append(got, e.lines...)
