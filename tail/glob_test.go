@@ -63,3 +63,28 @@ func TestAnErrorThatLastsIsToldNowAndThen(t *testing.T) {
 		}
 	}
 }
+
+// What a pattern finds it must also match: a start leaves files alone that the spool knows under paths which their patterns do not match.
+func TestFoundIsMatched(t *testing.T) {
+	top := t.TempDir()
+	for _, name := range []string{"d/a.log", "d/.hidden.log", "d/x y.log", "d/[a].log", "d/{a,b}.log", "d/st*r.log", "d/\xff.log", "d/é.log", "d/e/f/a.log", "d/q?.log", `d/b\k.log`, "-dash.log"} {
+		must(t, os.MkdirAll(filepath.Dir(filepath.Join(top, name)), 0o755))
+		must(t, os.WriteFile(filepath.Join(top, name), nil, 0o600))
+	}
+	must(t, os.Symlink("d", filepath.Join(top, "link")))
+	for pattern, least := range map[string]int{
+		"*/*.log": 10, "**/*.log": 11, "**": 12, "d/**": 10, "d/*": 10, "./d/*.log": 10, "d/../d/*.log": 10, "d//*.log": 10, "{d,link}/*.log": 10, "{d/e,d}/**/a.log": 1, "link/*": 10, "d/[a-z].log": 1, `d/\[a\].log`: 1,
+		"d/?.log": 3, "d/\xff*": 1, "d/{a,é}.log": 2, `d/st\*r.log`: 1, "**/e/**/*.log": 1, "-*": 1, "d/*{.log,.txt}": 10, `d/b\\k.log`: 1, "d/[^a].log": 2,
+	} {
+		pattern = top + "/" + pattern
+		paths, err := Find(pattern)
+		if err != nil || len(paths) < least {
+			t.Errorf("%s finds %q, %v", pattern, paths, err)
+		}
+		for _, path := range paths {
+			if firstMatch([]string{pattern}, path) == "" {
+				t.Errorf("%s finds %q and does not match it", pattern, path)
+			}
+		}
+	}
+}
