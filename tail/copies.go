@@ -14,16 +14,17 @@ import (
 
 // copySource is what a source remembers about being read from a copy.
 type copySource struct {
-	packed   string      // compressed with this: offsets are those of the unpacked bytes
-	was      Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
-	not      []key       // copies that turned out to be of other files
-	younger  bool        // it is not sure that this is the copy; then others that begin like it are younger generations
-	torn     bool        // the copy ends in the middle; it is tried again when it changes
-	finished bool        // it was read to its end
-	age      int64       // when what is in it was written last, if it is compressed
-	told     key         // copy that was told last
-	restOf   *File       // it is what was unread of this one before that was truncated
-	cutAt    int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
+	packed    string      // compressed with this: offsets are those of the unpacked bytes
+	was       Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
+	not       []key       // copies that turned out to be of other files
+	younger   bool        // it is not sure that this is the copy; then others that begin like it are younger generations
+	torn      bool        // the copy ends in the middle; it is tried again when it changes
+	finished  bool        // it was read to its end
+	delivered bool        // and stays known as long as the file is there
+	age       int64       // when what is in it was written last, if it is compressed
+	told      key         // copy that was told last
+	restOf    *File       // it is what was unread of this one before that was truncated
+	cutAt     int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
 
 // peeked is the head of a file as it was when last looked at.
@@ -31,7 +32,8 @@ type peeked struct {
 	st   fileStat
 	head []byte
 	kind string
-	none bool // nothing is in it, for sure
+	none bool         // nothing is in it, for sure
+	size unpackedSize // of what is in it
 }
 
 const peeksMax = 4096 // heads remembered
@@ -77,16 +79,17 @@ func beginsLike(head []byte, fp Fingerprint) bool {
 // copyFound is a file that holds, or may hold, what a cursor stands in.
 type copyFound struct {
 	found
-	at   string // its own name
-	kind string // of compression, "" for none
-	age  int64  // of what is in it, if it is compressed; 0: not told
-	sure bool   // no other file may be the copy
+	at    string // its own name
+	kind  string // of compression, "" for none
+	age   int64  // of what is in it, if it is compressed; 0: not told
+	sure  bool   // no other file may be the copy
+	whole bool   // it is compressed and holds just what was read
 }
 
 // findCopy looks beside path for another file with the bytes that fp and cur remember, the oldest first. One that is not
 // compressed must have at least plainBytesMin of them: programs begin their logs alike.
 func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, plainBytesMin int64, not []key) (best copyFound, ok bool) {
-	candidates, names := 0, namesOf(path)
+	candidates, whole, names := 0, 0, namesOf(path)
 	for _, dir := range dirsOf(path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
@@ -102,23 +105,26 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			}
 			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
 			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
-				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true}, true
+				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, false}, true
 			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}
-			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == ""}
-			if this.sure || isOwn {
+			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == "", kind != "" && w.sizeIn(sib).is(cur.Offset)}
+			if this.sure || isOwn || this.whole && int64(fp.PrefixBytes) == cur.Offset { // all that it holds was compared
 				this.sure = true
 				return this, true
 			}
 			candidates++
-			if !ok || sib.st.mtime < best.st.mtime {
+			if this.whole {
+				whole++
+			}
+			if !ok || this.whole && !best.whole || this.whole == best.whole && sib.st.mtime < best.st.mtime {
 				best, ok = this, true
 			}
 		}
 	}
-	best.sure = candidates == 1
+	best.sure, best.whole = candidates == 1, whole == 1
 	return best, ok
 }
 
@@ -131,6 +137,18 @@ func dirsOf(path string) []string {
 
 // enterCopy makes c the file that f is read from.
 func (w *Watcher) enterCopy(f *File, c copyFound) {
+	w.takeCopy(f, c)
+	w.heat(f)
+	w.rescan = true
+	if f.src.told == c.key {
+		return
+	}
+	f.src.told = c.key
+	w.log.Info("what is unread of a file is read from a copy of it", "path", c.path, "copy", c.at, "source", f.ID(), "offset", f.cur.Offset)
+}
+
+// takeCopy makes f the source of c.
+func (w *Watcher) takeCopy(f *File, c copyFound) {
 	if g := w.sourceOf(c.block, &c.st); g != nil {
 		w.retire(g) // it was found, but never read
 	}
@@ -146,13 +164,6 @@ func (w *Watcher) enterCopy(f *File, c copyFound) {
 	w.enterAside(f, c.found)
 	f.src.missing, f.src.at, f.src.lostSince = true, c.at, time.Time{}
 	f.gone.Store(true)
-	w.heat(f)
-	w.rescan = true
-	if f.src.told == c.key {
-		return
-	}
-	f.src.told = c.key
-	w.log.Info("what is unread of a file is read from a copy of it", "path", c.path, "copy", c.at, "source", f.ID(), "offset", f.cur.Offset)
 }
 
 // strayCopy looks for a source of the spool whose file is gone among the copies.
@@ -161,9 +172,15 @@ func (w *Watcher) strayCopy(f *File) bool {
 	if !ok {
 		return false
 	}
-	at := blockPath{f.src.key.block, f.Path()}
-	w.unsettle(at, 0)
+	followed := w.isFollowed(f)
+	if !followed {
+		w.unsettle(blockPath{f.src.key.block, f.Path()}, 0)
+	}
 	w.unstray(f)
+	if c.whole && (c.sure || followed) {
+		w.bind(f, c)
+		return true
+	}
 	w.enterCopy(f, c)
 	f.src.younger = !c.sure
 	return true
@@ -174,6 +191,9 @@ func (w *Watcher) followCopy(f *File) bool {
 	s := &f.src
 	if s.packed != "" || f.ID() == 0 {
 		return false
+	}
+	if w.keepDelivered(f) {
+		return true
 	}
 	c, ok := w.findCopy(s.key.block, f.Path(), f.fp, f.cur, copyBytesMin, s.not)
 	if !ok || f.unread(s.st.size) <= 0 && sameWrite(s.st.mtime, c.st.mtime) {

@@ -228,6 +228,8 @@ func (w *Watcher) isShut(f *File) bool { return f.src.st.mode == 0 && w.refused.
 func (w *Watcher) stateOf(f *File) string {
 	s := &f.src
 	switch {
+	case s.delivered:
+		return "read to its end; this compressed file holds it"
 	case s.skip != "":
 		return "skipped: compressed (" + s.skip + ")"
 	case s.unwanted:

@@ -288,6 +288,10 @@ func (w *Watcher) leaveBehind(f *File) {
 	for _, dir := range dirsOf(f.Path()) {
 		delete(w.siblings, dir) // it was listed before f went, perhaps: without the copy that f was removed for
 	}
+	if w.keepDelivered(f) {
+		f.letNext()
+		return
+	}
 	if !w.needed(f) {
 		w.forget(f)
 		return
@@ -359,13 +363,7 @@ func (w *Watcher) isLastKnown(f *File) bool {
 
 // copiesBeside tells whether there is a compressed file that may be a generation of f's path.
 func (w *Watcher) copiesBeside(f *File) bool {
-	names, dirs := []string(nil), dirsOf(f.Path())
-	for _, kin := range f.kins() { // a pattern may have found f under a rotation's name
-		names = append(names, namesOf(kin.path)...)
-	}
-	if real := f.src.real; real != "" {
-		names, dirs = append(names, stemOf(real)), append(dirs, parent(real))
-	}
+	names, dirs := w.namesOfKin(f)
 	return slices.ContainsFunc(dirs, func(dir string) bool {
 		return slices.ContainsFunc(w.siblingsIn(dir), func(sib sibling) bool {
 			if !namedAfter(names, sib.path, numbered) {
@@ -375,4 +373,17 @@ func (w *Watcher) copiesBeside(f *File) bool {
 			return kind != ""
 		})
 	})
+}
+
+// namesOfKin are the names that generations of f's path may be named after, and the directories where they may be.
+func (w *Watcher) namesOfKin(f *File) (names, dirs []string) {
+	dirs = dirsOf(f.Path())
+	for _, kin := range f.kins() { // a pattern may have found f under a rotation's name
+		names = append(names, namesOf(kin.path)...)
+	}
+	if real := f.src.real; real != "" {
+		names, dirs = append(names, stemOf(real)), append(dirs, parent(real))
+	}
+	slices.Sort(dirs)
+	return names, slices.Compact(dirs)
 }

@@ -150,7 +150,7 @@ func (n *near) leave() {
 // look sees how one file is and queues it if it has something to read. It tells whether it is not where it was.
 func (w *Watcher) look(f *File, place *near) (moved bool) {
 	s := &f.src
-	if s.forgotten || w.isGone(f) {
+	if s.forgotten || s.delivered || w.isGone(f) {
 		return false
 	}
 	if s.missing {
@@ -217,7 +217,7 @@ func (w *Watcher) seenAt(f *File) int64 {
 func (w *Watcher) busy(f *File, now time.Time) bool {
 	s := &f.src
 	switch {
-	case s.forgotten:
+	case s.forgotten, s.delivered:
 		return false
 	case s.missing:
 		return f.fd >= 0 || now.Sub(s.changedAt) < busyFor
@@ -247,9 +247,12 @@ func (w *Watcher) sortOut() {
 	w.looks = max(w.looks, w.looksMin)
 	kept, at := w.ring[:0], w.ringAt
 	for i, f := range w.ring {
-		if !f.src.forgotten {
+		if !f.src.forgotten && !f.src.delivered {
 			kept = append(kept, f)
-		} else if i < at {
+			continue
+		}
+		f.src.listed = false
+		if i < at {
 			w.ringAt--
 		}
 	}
@@ -257,7 +260,7 @@ func (w *Watcher) sortOut() {
 	w.ring, w.hot = kept, w.hot[:0]
 	known := len(w.ring)
 	for _, f := range w.sources {
-		if !f.src.listed {
+		if !f.src.listed && !f.src.delivered {
 			f.src.listed = true
 			w.ring = append(w.ring, f)
 		}

@@ -22,7 +22,7 @@ type sibling struct {
 
 func (w *Watcher) lookForMissing() {
 	for _, f := range w.sources {
-		if f.src.seen != w.scans {
+		if s := &f.src; s.seen != w.scans && !(s.delivered && s.lostSince.IsZero() && w.walker.asBefore(parent(s.at))) {
 			w.miss(f)
 		}
 	}
@@ -63,6 +63,10 @@ func (w *Watcher) miss(f *File) {
 // follow looks for a closed source under another name.
 func (w *Watcher) follow(f *File) {
 	s := &f.src
+	if s.delivered {
+		w.followDelivered(f)
+		return
+	}
 	if s.left && !w.needed(f) {
 		w.forget(f)
 		return
@@ -265,7 +269,7 @@ func (w *Watcher) searchStrays() {
 func (w *Watcher) tellStrays() {
 	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
-		if w.lookAgain[f.src.kin] || !f.src.left && w.tellable(f) && w.hidden(f) {
+		if w.lookAgain[f.src.kin] || f.neverRead() && w.isUndecided(f.src.kin) || !f.src.left && w.tellable(f) && w.hidden(f) {
 			continue
 		}
 		w.tellStray(f)
@@ -288,6 +292,8 @@ func (w *Watcher) tellStray(f *File) {
 		w.log.Info("no pattern of its source finds the path of a file any more, or one excludes it: it is not read on", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if f.unread(f.src.st.size) > 0 {
 		w.countLost(f)
+	} else if w.isFollowed(f) {
+		w.log.Info("an older generation of a file is gone, with its copy if it had one: it had been read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if f.src.key.block >= 0 {
 		w.stats.vanished.Add(1)
 		w.tellGone(f, 0, 0)
@@ -380,6 +386,9 @@ func (w *Watcher) drop(f *File) {
 	w.closeFile(f)
 	w.dequeue(f)
 	s.forgotten, w.recount = true, true
+	if s.delivered {
+		w.delivered--
+	}
 	w.admitted(f)
 	w.leaveKin(f)
 	if w.sources[s.key] == f {
@@ -395,6 +404,10 @@ func (w *Watcher) drop(f *File) {
 // displace is for a source whose file is gone for sure, since its inode number was used again, or of which nothing was read.
 func (w *Watcher) displace(f *File) {
 	s := &f.src
+	if s.delivered {
+		w.retire(f)
+		return
+	}
 	switch at := (blockPath{s.key.block, f.Path()}); {
 	case s.st.born == 0:
 	case f.neverRead():

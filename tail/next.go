@@ -116,5 +116,6 @@ func (w *Watcher) settleYounger(f *File) {
 	if s := &f.src; s.younger {
 		s.younger = false
 		w.unsettle(blockPath{s.key.block, f.Path()}, s.age)
+		w.lookAgain[s.kin] = true // nothing is handed out before that was done
 	}
 }

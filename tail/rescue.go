@@ -80,7 +80,7 @@ func (w *Watcher) unsettleMoved() {
 	w.findCut()
 	for at, known := range w.strayPaths {
 		for _, f := range known {
-			if s := &f.src; at.block >= 0 && (w.isGone(f) || s.missing || f.Path() != at.path) {
+			if s := &f.src; at.block >= 0 && !(s.delivered && w.isFollowed(f)) && (w.isGone(f) || s.missing || f.Path() != at.path) {
 				w.unsettle(at, 0)
 				break
 			}
@@ -126,15 +126,16 @@ func (w *Watcher) settle() {
 
 // isSettled tells whether all generations of a path were handed out that are to come before a new one.
 func (w *Watcher) isSettled(at blockPath) bool {
-	if w.lookAgain[kinOf(at)] {
-		return false
-	}
-	for f := range w.kin[kinOf(at)] {
+	return !w.lookAgain[kinOf(at)] && !w.isUndecided(kinOf(at))
+}
+
+func (w *Watcher) isUndecided(kin blockPath) bool {
+	for f := range w.kin[kin] {
 		if f.undecided() {
-			return false
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // findUnseen enters the unseen generations of a path as sources under the name they have now, and returns them, the oldest first.
@@ -335,6 +336,9 @@ func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
 // isCopyOf tells whether a compressed file was made of a source: that was written last when the copy says, and begins like it. Of
 // one that did not keep that time the head must do.
 func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
+	if g.src.finished {
+		return false // its own was read
+	}
 	if g.behind.Load() {
 		return false // it was made before what is in that now
 	}

@@ -13,6 +13,7 @@ package tail
 //	lchown UID FILE         gives a file or symlink away
 //	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
 //	gzip FILE, zstd FILE    compress to FILE.gz, FILE.zst, which keeps the time of the last write; rm FILE
+//	pack FROM TO            compress FROM to TO, which has no time of what is in it, as many programs do; rm FROM
 //	damage FILE N           cut a file to N bytes, keeping its times
 //	touch FROM FILE         gives FILE the time of the last write of FROM
 //	mv, rm, cp, ln, symlink, mkdir, mkfifo, chmod MODE FILE             reuse OLD NEW TEXT: rm OLD; write NEW on the same inode
@@ -300,6 +301,19 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 		return os.WriteFile(path(1), data, 0o644)
 	case "gzip", "zstd":
 		return pack(verb, path(0))
+	case "pack":
+		if err := pack("gzip", path(0)); err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path(0) + ".gz")
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(os.Remove(path(0)+".gz"), os.WriteFile(path(1)+".tmp", data[:len(data)/2], 0o644)); err != nil {
+			return err
+		}
+		m.tick()
+		return errors.Join(os.WriteFile(path(1)+".tmp", data, 0o644), os.Rename(path(1)+".tmp", path(1)))
 	case "touch":
 		return keepingTimes(path(0), path(1), func() error { return nil })
 	case "damage":

@@ -80,3 +80,24 @@ func TestCopyOfNameless(t *testing.T) {
 		t.Errorf("an empty file has a copy, or is looked at again: %d, now %d", moved, m.w.moved)
 	}
 }
+
+// hog takes descriptors as long as there are any.
+type hog []int
+
+func (h *hog) take(t *testing.T) {
+	for {
+		fd, err := openRead("/dev/null")
+		if noDescriptors(err) {
+			return
+		}
+		must(t, err)
+		*h = append(*h, fd)
+	}
+}
+
+func (h *hog) free() {
+	for _, fd := range *h {
+		closeFD(fd)
+	}
+	*h = nil
+}

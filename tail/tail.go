@@ -199,7 +199,7 @@ type Status struct {
 
 // Stats is a snapshot of counters since NewWatcher; the first group are gauges.
 type Stats struct {
-	Files        int64 // sources known, unseen ones included
+	Files        int64 // sources known, unseen ones included; not those of which all is delivered and a compressed copy is left
 	Open         int64 // descriptors open
 	Reading      int64 // handed out and not released
 	WaitingOpen  int64 // unread, waiting for a free descriptor

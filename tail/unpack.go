@@ -7,6 +7,7 @@ package tail
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -222,6 +223,39 @@ func (w *Watcher) peek(sib sibling) (p peeked, err error) {
 	}
 	u := newUnpacker(fd, kind)
 	defer u.close()
+	var size unpackedSize
+	if st, err := statFD(fd); err == nil && st.same(&sib.st) {
+		size = sizeTold(fd, kind, head[:n], st.size)
+	}
 	n = u.more(head)
-	return peeked{sib.st, bytes.Clone(u.head[:u.headLen]), kind, n == 0 && u.ended}, nil
+	return peeked{sib.st, bytes.Clone(u.head[:u.headLen]), kind, n == 0 && u.ended, size}, nil
+}
+
+// unpackedSize is how many bytes a compressed file holds, as it says itself.
+type unpackedSize struct {
+	n    uint64
+	mask uint64 // of n; gzip tells the lowest 32 bits; 0: it does not tell
+}
+
+// is tells whether it holds n bytes; false: it does not, or does not tell. Several members, of which gzip tells the last only,
+// are no different.
+func (s unpackedSize) is(n int64) bool { return s.mask != 0 && (uint64(n)^s.n)&s.mask == 0 }
+
+const gzipBytesMin = 18 // of header and trailer
+
+// sizeTold reads how many bytes a compressed file of size bytes holds, which begins with head.
+func sizeTold(fd int, kind string, head []byte, size int64) unpackedSize {
+	switch kind {
+	case gzipName:
+		var trailer [4]byte
+		if n, err := pread(fd, trailer[:], size-int64(len(trailer))); size >= gzipBytesMin && err == nil && n == len(trailer) {
+			return unpackedSize{uint64(binary.LittleEndian.Uint32(trailer[:])), 1<<32 - 1}
+		}
+	case zstdName:
+		var h zstd.Header
+		if err := h.Decode(head); err == nil && !h.Skippable && h.HasFCS {
+			return unpackedSize{h.FrameContentSize, 1<<64 - 1}
+		}
+	}
+	return unpackedSize{}
 }

@@ -165,7 +165,13 @@ func TestUnseenKnownAsLongAsAnOlderOne(t *testing.T) {
 	stepAll(t, m, "poll", "restart paths=app*")
 	out := stepAll(t, m, append(rotate("5"), "poll", "poll", "sleep 10s", "poll")...)
 	wantOnce(t, out, 5)
-	if out = stepAll(t, m, "gone"); strings.Count(out, "gone app.log") != 4 {
+	if out = stepAll(t, m, "gone"); strings.Contains(out, "gone app.log") {
+		t.Error("forgotten while there is a copy of it:", out)
+	}
+	for no := range 4 {
+		stepAll(t, m, fmt.Sprintf("rm app.2026-11-30.%d.log.gz", no+2))
+	}
+	if out = stepAll(t, m, "poll", "sleep 10s", "poll", "gone"); strings.Count(out, "gone app.log") != 4 {
 		t.Error("what is needed no more is not forgotten:", out)
 	}
 }

@@ -69,6 +69,7 @@ type Watcher struct {
 	homes      map[int]map[uint64][]sibling // of blocks, while the spool's sources are searched; one full scan
 	peeks      map[key]peeked               // heads of files that may be copies; block is 0
 	unpacking  []*File                      // compressed ones that readers hold
+	delivered  int                          // sources that are delivered
 	finished   []*File                      // compressed ones that were read to their end
 	doubts     map[key]doubt
 	copies     map[key]heldCopy // by the last full scan
@@ -439,14 +440,14 @@ func (w *Watcher) gauges(all bool) {
 	if all {
 		missing, strays := 0, 0
 		for _, f := range w.sources {
-			if f.src.missing {
+			if f.src.missing && !f.src.delivered {
 				missing++
 			}
 		}
 		for _, list := range w.strays {
 			strays += len(list)
 		}
-		c.files.Store(int64(len(w.sources) + strays))
+		c.files.Store(int64(len(w.sources) - w.delivered + strays))
 		c.missing.Store(int64(missing + strays))
 		w.recount = false
 	}

@@ -1,0 +1,151 @@
+package tail
+
+// Generations that were delivered and of which a compressed file is left. What is in such a file is not inferred from times and names,
+// which many programs that compress do not keep: the source stays known, as that file, as long as that is there.
+//
+//	bound   what was read to its end, and its copy: a file that begins like it and says that it holds as many bytes. It is
+//	        followed by its inode, not opened, and not unpacked; after a start it is found by its head and size again.
+//	free    when the file is gone, or when deliveredPathMax younger ones of the path are bound.
+//
+// So an unseen generation is a file that no known one is bound to, whatever its times are. Copies that agree in head and size are
+// told apart by their last bytes, which means to unpack them (copies.go); so is, after a start, the copy of a file that may not have
+// been read to its end, if another begins like it. A crash leaves the spool's entry as it was when the file was read: of one that was
+// not compressed then, with the inode that is gone.
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	deliveredPathMax = 64     // of one path
+	deliveredMax     = 64_000 // of all
+)
+
+// sizeIn is how many bytes a sibling whose head was read holds, if it is compressed.
+func (w *Watcher) sizeIn(sib sibling) unpackedSize {
+	return w.peeks[key{0, sib.st.dev, sib.st.ino}].size
+}
+
+// keepDelivered binds f, which is gone and was read to its end, to the compressed file that holds it, if there is one.
+func (w *Watcher) keepDelivered(f *File) bool {
+	s := &f.src
+	switch {
+	case s.delivered || f.ID() == 0:
+		return s.delivered
+	case s.packed != "":
+		st, err := statPath(s.at)
+		if err != nil || !st.is(&s.st) {
+			return false
+		}
+		w.closeFile(f)
+		w.bound(f)
+		return true
+	case s.st.born == 0 || f.unread(s.st.size) > 0: // where creation times are unknown nothing is taken for unseen
+		return false
+	}
+	f.fp = f.Fingerprint()
+	switch c, n := w.wholeCopy(f); {
+	case n == 0:
+		return false
+	case n == 1 || sameWrite(s.st.mtime, c.st.mtime):
+		w.bind(f, c)
+	default: // its last bytes tell
+		w.closeFile(f)
+		delete(w.sources, s.key)
+		w.enterCopy(f, c)
+		s.younger = true
+		w.queue(f)
+	}
+	return true
+}
+
+// wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be.
+func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
+	names, dirs := w.namesOfKin(f)
+	for _, dir := range dirs {
+		for _, sib := range w.siblingsIn(dir) {
+			k := key{f.src.key.block, sib.st.dev, sib.st.ino}
+			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(f.src.not, k) || w.excluded[key{0, k.dev, k.ino}] {
+				continue
+			}
+			if g := w.sourceOf(k.block, &sib.st); g != nil && g.isKnown() {
+				continue
+			}
+			head, kind := w.headOf(sib)
+			if kind == "" || !beginsLike(head, f.fp) || !w.sizeIn(sib).is(f.src.st.size) {
+				continue
+			}
+			if n++; n == 1 || sameWrite(f.src.st.mtime, sib.st.mtime) {
+				best = copyFound{found: found{candidate{block: k.block, path: f.Path()}, k, sib.st}, at: sib.path, kind: kind, sure: true, whole: true}
+			}
+		}
+	}
+	return best, n
+}
+
+// bind makes f the source of c, which holds it and is not read.
+func (w *Watcher) bind(f *File, c copyFound) {
+	w.closeFile(f)
+	if w.sources[f.src.key] == f {
+		delete(w.sources, f.src.key)
+	}
+	w.takeCopy(f, c)
+	f.src.checked = f.src.st
+	w.bound(f)
+	w.log.Debug("generation was delivered: its copy is known", "path", f.Path(), "copy", c.at, "source", f.ID())
+}
+
+// bound notes that the file that f is holds it.
+func (w *Watcher) bound(f *File) {
+	s := &f.src
+	s.finished, s.delivered, s.left, s.younger, s.lostSince = true, true, true, false, time.Time{}
+	w.delivered++
+	w.recount = true
+	n, oldest := 0, f
+	for g := range w.kin[s.kin] {
+		if g.src.delivered {
+			n++
+			if g.turn() < oldest.turn() {
+				oldest = g
+			}
+		}
+	}
+	if n > deliveredPathMax || w.delivered > deliveredMax {
+		w.retire(oldest)
+	}
+}
+
+// followDelivered looks whether the file that f is bound to is still there, under whatever name.
+func (w *Watcher) followDelivered(f *File) {
+	s := &f.src
+	if st, err := statPath(s.at); err == nil && s.st.is(&st) {
+		s.lostSince = time.Time{}
+		return
+	}
+	if sib, ok := w.elsewhere(f); ok {
+		s.at, s.lostSince = sib.path, time.Time{}
+		return
+	}
+	switch now := w.now(); {
+	case s.lostSince.IsZero():
+		s.lostSince = now // while names are moved it may be met under none
+	case w.scanning && now.Sub(s.lostSince) >= 2*w.scanGap && !w.hidden(f):
+		w.retire(f)
+		return
+	}
+	w.rescan = true
+}
+
+// isFollowed tells whether a generation behind f was read from: so f was read to its end before.
+func (w *Watcher) isFollowed(f *File) bool {
+	isBehind := func(g *File) bool {
+		return g != f && g.ID() > f.ID() && g.src.key.block == f.src.key.block && g.offsetSeen() > 0 && g.made() > f.made()
+	}
+	for g := range w.kin[f.src.kin] {
+		if isBehind(g) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.strayKin[f.src.kin], func(g *File) bool { return w.isStray(g) && isBehind(g) })
+}
