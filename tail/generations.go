@@ -52,6 +52,7 @@ func byNumber(nameA, nameB string) int {
 const (
 	countDigitsMax = 5 // of a number of generations; what is longer is taken for a date or a time
 	yearDigits     = 4 // a number that begins with so many, and other numbers behind it, is a date
+	dateDigits     = 8 // of a date in one number
 )
 
 // dated tells whether a name ends in the beginning of a date: what follows, parts of it or a number behind it, counts forwards.

@@ -32,8 +32,21 @@ func unpackedName(path string) string {
 	return path
 }
 
-// stemOf is a path without a compression and the numbers and dates behind its name.
+// stemOf is a path without a compression, the numbers and dates behind its name, and a date before its extension. A number there may be
+// another instance's.
 func stemOf(path string) string {
+	path = withoutTags(path)
+	name := strings.LastIndexByte(path, '/') + 1
+	if dot := extensionOf(path[name:]); dot > 0 {
+		if tag := tagBefore(path[name:], dot); tag > 0 && isDate(path[name+tag+1:]) {
+			return path[:name+tag] + path[name+dot:]
+		}
+	}
+	return path
+}
+
+// withoutTags is a path without a compression and the numbers and dates behind its name.
+func withoutTags(path string) string {
 	path = unpackedName(path)
 	for {
 		digits := len(path)

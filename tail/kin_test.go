@@ -14,7 +14,13 @@ func TestStemOf(t *testing.T) {
 		"/l/app.log-20261130_101559":           "/l/app.log",
 		"/l/worker_1":                          "/l/worker_1",
 		"/l/app_log.PORT8080":                  "/l/app_log.PORT8080",
-		"/l/app-2026-11-30T10-15-59.000.log.1": "/l/app-2026-11-30T10-15-59.000.log",
+		"/l/app-2026-11-30T10-15-59.000.log.1": "/l/app.log",
+		"/l/app-2026-11-30-1.log.gz":           "/l/app.log",
+		"/l/app.20261130.log":                  "/l/app.log",
+		"/l/app-2026.log":                      "/l/app-2026.log",
+		"/l/app-1.log":                         "/l/app-1.log",
+		"/l/app-1234567.log":                   "/l/app-1234567.log",
+		"/l/app-10.0.0.7.log":                  "/l/app-10.0.0.7.log",
 		"/l/1":                                 "/l/1",
 	} {
 		if got := stemOf(path); got != want {

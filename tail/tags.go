@@ -13,21 +13,33 @@ import (
 
 // tagBehind is a name with the number or date that stands before its extension behind that: app.log.1.gz of app.1.log.gz.
 func tagBehind(name string) string {
-	stem := stemOf(name)
+	stem := withoutTags(name)
 	dot := extensionOf(stem)
 	if dot < 0 {
 		return name
 	}
-	tag := -1
-	for i := dot - 1; i > 0 && (isDigit(stem[i]) || strings.IndexByte("._-TZ", stem[i]) >= 0); i-- {
-		if isTag(stem[i:dot]) {
-			tag = i
-		}
-	}
+	tag := tagBefore(stem, dot)
 	if tag < 0 {
 		return name
 	}
 	return name[:tag] + name[dot:len(stem)] + name[tag:dot] + name[len(stem):]
+}
+
+// tagBefore is where the number or date before the extension of a name begins, which is at dot; -1: there is none.
+func tagBefore(name string, dot int) int {
+	tag := -1
+	for i := dot - 1; i > 0 && (isDigit(name[i]) || strings.IndexByte("._-TZ", name[i]) >= 0); i-- {
+		if isTag(name[i:dot]) {
+			tag = i
+		}
+	}
+	return tag
+}
+
+// isDate tells whether s begins with a date: 20261130, 2026-11.
+func isDate(s string) bool {
+	n := digits(s)
+	return isYear(s) || n >= dateDigits && (s[:2] == "19" || s[:2] == "20")
 }
 
 // extensionOf is where the extension of a name begins; -1: it has none but a number or that of a compression.
