@@ -34,14 +34,15 @@ var (
 // cmd/shipper asks leaves for Config, Stats and inspection only.
 var mayImport = map[string][]string{
 	"cmd/shipper":     {"pipeline", "pipeline/record", "tail", "spool", "sink/kafka"},
-	"pipeline":        {"pipeline/record", "tail", "spool", "sink/kafka", "internal/spsc"},
+	"pipeline":        {"pipeline/record", "tail", "spool", "sink/kafka", "internal/spsc", "internal/steady"},
 	"pipeline/record": {},
 	"spool":           {"internal/vfs"},
 	"tail":            {},
-	"sink/kafka":      {"internal/spsc"},
+	"sink/kafka":      {"internal/spsc", "internal/steady"},
 	"internal/vfs":    {},
 	"internal/spsc":   {},
 	"internal/skips":  {},
+	"internal/steady": {},
 }
 
 // homes says in which files an outside module may be imported by code that is not a test. Tests and harness may use any.
@@ -60,7 +61,7 @@ var homes = map[string][]string{
 	"gopkg.in/yaml.v3":                    {"cmd/shipper/config*.go"},
 	"github.com/spf13/cobra":              {"cmd/shipper/main.go", "cmd/shipper/explain.go", "cmd/shipper/admin*.go", "cmd/shipper/fix*.go", "cmd/shipper/spool*.go"},
 	"github.com/prometheus/client_golang": {"cmd/shipper/admin*.go"},
-	"golang.org/x/sys/unix":               {"tail/*", "spool/*", "internal/vfs/*", "cmd/shipper/check.go", "sink/kafka/hungup_linux.go"},
+	"golang.org/x/sys/unix":               {"tail/*", "spool/*", "internal/vfs/*", "internal/steady/*", "cmd/shipper/check.go", "sink/kafka/hungup_linux.go"},
 	"golang.org/x/text":                   {"tail/*"},
 	"golang.org/x/time/rate":              {"tail/*", "pipeline/*"},
 }

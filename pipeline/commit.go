@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"shipper/internal/steady"
 	"shipper/sink/kafka"
 	"shipper/spool"
 )
@@ -71,7 +72,7 @@ type committer struct {
 
 type commitStats struct {
 	records, batches atomic.Uint64
-	fullSince        atomic.Int64              // ns since 1970; 0: there is room
+	fullSince        atomic.Int64              // a steady.Time; 0: there is room
 	dropped          atomic.Pointer[[]Dropped] // nil: nothing
 }
 
@@ -263,7 +264,7 @@ func (c *committer) appendGroup(g *group) (full bool, err error) {
 
 // tellGroups announces durable batches and gives their buffers back.
 func (c *committer) tellGroups() {
-	refs, now := c.refs, time.Now()
+	refs, now := c.refs, steady.Now()
 	for _, g := range c.appended {
 		c.seen.committed(g, now)
 		for _, l := range g.lanes {

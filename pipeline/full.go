@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"shipper/internal/steady"
 	"shipper/spool"
 )
 
@@ -231,9 +232,8 @@ func (c *committer) retry(now time.Time) error {
 // is full and not full many times a second; that it has room is said when that
 // has lasted.
 func (c *committer) tellFull(g *group, why error) {
-	now := time.Now()
-	c.fullAt = now
-	if c.stats.fullSince.CompareAndSwap(0, now.UnixNano()) {
+	c.fullAt = time.Now()
+	if c.stats.fullSince.CompareAndSwap(0, int64(steady.Now())) {
 		what := "reading pauses"
 		if c.cfg.Spool.DropNewest {
 			what = "new lines are dropped and counted"

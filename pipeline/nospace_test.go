@@ -153,7 +153,7 @@ func TestNoSpaceForAWhile(t *testing.T) {
 			}
 			a.broken.Store(&fail)
 			a.write(12_000) // more than the files that are there take
-			a.await("full", func(s Stats) bool { return !s.SpoolFullSince.IsZero() })
+			a.await("full", func(s Stats) bool { return s.SpoolFullFor > 0 })
 			time.Sleep(500 * time.Millisecond)
 			if slices.Contains(kinds, "write") != writes.Load() {
 				t.Error("no write has failed")
@@ -187,8 +187,8 @@ func TestVolumeFullWhileKafkaTakesLines(t *testing.T) {
 			a.broken.Store(&fail)
 			a.write(14_000) // more than three files take
 			a.checkTopic()
-			if s := a.agent.Stats(); len(s.Dropped) > 0 || s.SpoolFullSince.IsZero() || !strings.Contains(a.log.String(), "until its volume has space again") {
-				t.Errorf("dropped %+v, full since %v\n%s", s.Dropped, s.SpoolFullSince, a.log.String())
+			if s := a.agent.Stats(); len(s.Dropped) > 0 || s.SpoolFullFor == 0 || !strings.Contains(a.log.String(), "until its volume has space again") {
+				t.Errorf("dropped %+v, full for %v\n%s", s.Dropped, s.SpoolFullFor, a.log.String())
 			}
 			a.stop()
 			if err := <-a.done; err != nil {

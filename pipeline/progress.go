@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"shipper/internal/steady"
 	"shipper/sink/kafka"
 	"shipper/spool"
 )
@@ -32,7 +33,7 @@ type fileProgress struct {
 // been acked up to its index. It waits since at.
 type mark struct {
 	offset int64
-	at     time.Time
+	at     steady.Time
 	lanes  []laneIndex
 }
 
@@ -61,7 +62,7 @@ func newProgress() *progress {
 func (p *progress) recover(rec *spool.Recovered, lanes map[uint32]*lane) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := time.Now()
+	now := steady.Now()
 	next, byKey := map[uint32]uint64{}, map[laneKey][]laneIndex{}
 	for i := range rec.Lanes {
 		s := &rec.Lanes[i]
@@ -101,7 +102,7 @@ func (p *progress) lane(id uint32) *laneProgress {
 }
 
 // committed takes a group that is durable.
-func (p *progress) committed(g *group, now time.Time) {
+func (p *progress) committed(g *group, now steady.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, l := range g.lanes {
@@ -195,7 +196,7 @@ func (p *progress) take(e *entry) {
 	case kafka.NoticeIdentityKept:
 		l.partition = e.id.Partition
 	case kafka.NoticeHeadKept:
-		p.lost(e.lane, l.head, time.Now())
+		p.lost(e.lane, l.head, steady.Now())
 		l.head = e.index
 	case kafka.NoticeSkipKept:
 		l.head = max(l.head, e.skip.Next())
@@ -203,7 +204,7 @@ func (p *progress) take(e *entry) {
 }
 
 // lost takes back what was told of the files of a lane: the brokers lost some below head, and it is sent again.
-func (p *progress) lost(id uint32, head uint64, now time.Time) {
+func (p *progress) lost(id uint32, head uint64, now steady.Time) {
 	lost := p.lane(id).lane
 	for _, f := range p.files {
 		in := p.lane(f.lane).lane
@@ -228,9 +229,9 @@ type FileProgress struct {
 	Spooled    int64
 	Sent       int64 // at least once to a broker
 	Acked      int64
-	LastOffset int64     // Kafka's, of the last record of the lane; -1: not known
-	OldestAt   time.Time // when the oldest line that is spooled and not acked was spooled, at the latest; zero: there is none
-	Waits      string    // what the lane waits for; "": nothing
+	LastOffset int64         // Kafka's, of the last record of the lane; -1: not known
+	Oldest     time.Duration // how long the oldest line that is spooled and not acked has been, at least, or since this start; 0: there is none
+	Waits      string        // what the lane waits for; "": nothing
 
 	Keyed []KeyedProgress // with partition_by: key, instead of Slot, Partition and LastOffset: the lanes that the file's records may be in, by partition
 }
@@ -261,7 +262,7 @@ func (p *progress) of(id uint64) (out FileProgress, ok bool) {
 		out.Sent = f.marks[i].offset
 	}
 	if len(f.marks) > 0 {
-		out.OldestAt = f.marks[0].at
+		out.Oldest = max(1, steady.Since(f.marks[0].at))
 	}
 	if l.lane != nil {
 		out.Topic, out.Slot, out.Waits = l.lane.topic, l.lane.slot, l.waits()

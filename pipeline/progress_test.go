@@ -2,8 +2,8 @@ package pipeline
 
 import (
 	"testing"
-	"time"
 
+	"shipper/internal/steady"
 	"shipper/sink/kafka"
 	"shipper/spool"
 )
@@ -16,7 +16,7 @@ func newKeyedProgress() (p *progress, commit func(l uint32, first uint64, offset
 		g := &group{lanes: []*lane{lanes[l]}, batches: []*batch{{lane: lanes[l], first: first, sealed: kafka.Sealed{Count: 1}}}}
 		g.commit.Sources = []spool.Source{{ID: 7, Lane: 1}}
 		g.commit.Cursors = []spool.Cursor{{Source: 7, Offset: offset}}
-		p.committed(g, time.Now())
+		p.committed(g, steady.Now())
 	}
 	return p, commit
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"shipper/internal/steady"
 	"shipper/sink/kafka"
 	"shipper/spool"
 	"shipper/tail"
@@ -18,10 +19,9 @@ type Stats struct {
 	LinesSpooled   uint64 // durable
 	BatchesSpooled uint64
 	ReadsBlocked   uint64                       // times that a reader found the budget empty
-	SpoolFullSince time.Time                    // since then lines find no room: reading pauses, or they are dropped; zero: there is room
+	SpoolFullFor   time.Duration                // for so long lines have found no room: reading pauses, or they are dropped; 0: there is room
 	Dropped        []Dropped                    // what was not delivered, by source and reason
 	Sources        []SourceStats                // in the order of the configuration
-	OldestUnacked  time.Duration                // age of the oldest spooled batch that Kafka does not have
 	DamagedRecords uint64                       // lost to damage of the spool: found at the start, and when they were to be sent
 	Records        map[string]map[string]uint64 // dropped or changed, by source block and reason
 	Tail           tail.Stats
@@ -55,7 +55,7 @@ func (a *Agent) Stats() Stats {
 	s.Records = a.recordCounts()
 	s.DamagedRecords = a.damaged + s.Kafka.DamagedRecords
 	if since := a.commits.stats.fullSince.Load(); since > 0 {
-		s.SpoolFullSince = time.Unix(0, since)
+		s.SpoolFullFor = max(1, steady.Since(steady.Time(since)))
 	}
 	if list := a.commits.stats.dropped.Load(); list != nil {
 		s.Dropped = *list
@@ -68,9 +68,6 @@ func (a *Agent) Stats() Stats {
 		s.LinesRead += r.stats.lines.Load()
 		s.BytesRead += r.stats.bytes.Load()
 		s.ReadsBlocked += r.stats.blocked.Load()
-	}
-	if s.Kafka.OldestUnackedMs > 0 {
-		s.OldestUnacked = max(0, time.Duration(time.Now().UnixMilli()-s.Kafka.OldestUnackedMs)*time.Millisecond)
 	}
 	return s
 }

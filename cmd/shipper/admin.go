@@ -167,9 +167,7 @@ type sourceStat struct {
 
 // addSpool fills in who uses the spool and what was dropped.
 func (r *statsReply) addSpool(s *pipeline.Stats) {
-	if !s.SpoolFullSince.IsZero() {
-		r.SpoolFull, r.SpoolFullSeconds = true, time.Since(s.SpoolFullSince).Seconds()
-	}
+	r.SpoolFull, r.SpoolFullSeconds = s.SpoolFullFor > 0, s.SpoolFullFor.Seconds()
 	r.HeldFiles, r.HeldBytes, r.GivenUpFiles = s.Tail.HeldFiles, s.Tail.HeldBytes, s.Tail.GivenUp
 	r.Dropped, r.Sources = []droppedStat{}, []sourceStat{}
 	for _, d := range s.Dropped {
@@ -189,7 +187,7 @@ func writeStats(w http.ResponseWriter, agent *pipeline.Agent) {
 func newStats(s pipeline.Stats) statsReply {
 	reply := statsReply{
 		UptimeSeconds: s.Uptime.Seconds(), LinesRead: s.LinesRead, BytesRead: s.BytesRead, LinesSpooled: s.LinesSpooled,
-		LinesAcked: s.Kafka.AckedRecords, OldestUnacked: s.OldestUnacked.Seconds(),
+		LinesAcked: s.Kafka.AckedRecords, OldestUnacked: s.Kafka.OldestUnacked.Seconds(),
 		SpoolBytes: s.Spool.BytesUsed, SpoolBytesMax: s.Spool.BytesMax, SpoolBytesWritten: s.Spool.BytesWritten, Syncs: s.Spool.Syncs,
 		Files: s.Tail.Files, FilesOpen: s.Tail.Open, FilesOpenMax: s.Tail.OpenMax, FilesReading: s.Tail.Reading,
 		FilesWaiting: s.Tail.WaitingOpen, FilesMissing: s.Tail.Missing, UnreadBytes: s.Tail.UnreadBytes, IgnoredFiles: s.Tail.IgnoredFiles,

@@ -32,7 +32,7 @@ func writeHealth(w http.ResponseWriter, r *http.Request, agent *pipeline.Agent) 
 		return
 	}
 	stats := agent.Stats()
-	failing := append(healthOf(views, stats.OldestUnacked), spoolHealth(&stats, time.Now())...)
+	failing := append(healthOf(views, stats.Kafka.OldestUnacked), spoolHealth(&stats)...)
 	if len(failing) == 0 {
 		_, _ = fmt.Fprintln(w, "ok") // an error is the client's, who went away
 		return
@@ -69,10 +69,9 @@ func healthOf(views []kafka.LaneView, oldest time.Duration) (failing []string) {
 	return failing
 }
 
-// spoolHealth says since when the spool takes no new lines, if that is long.
-func spoolHealth(s *pipeline.Stats, now time.Time) []string {
-	full := now.Sub(s.SpoolFullSince)
-	if s.SpoolFullSince.IsZero() || full <= healthyFullMax {
+// spoolHealth says for how long the spool has taken no new lines, if that is long.
+func spoolHealth(s *pipeline.Stats) []string {
+	if s.SpoolFullFor <= healthyFullMax {
 		return nil
 	}
 	var paused []string
@@ -85,5 +84,5 @@ func spoolHealth(s *pipeline.Stats, now time.Time) []string {
 	if len(paused) > 0 {
 		what = "reading pauses for " + strings.Join(paused, ", ")
 	}
-	return []string{fmt.Sprintf("spool full for %.0f s, %s: see what Kafka does not take, whether the spool's volume can be written to, or raise spool.max_bytes", full.Seconds(), what)}
+	return []string{fmt.Sprintf("spool full for %.0f s, %s: see what Kafka does not take, whether the spool's volume can be written to, or raise spool.max_bytes", s.SpoolFullFor.Seconds(), what)}
 }

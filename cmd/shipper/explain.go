@@ -128,9 +128,8 @@ func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time
 	f := &explainFile{ID: v.ID, Path: v.Path, At: v.At, Fingerprint: v.Fingerprint.String(), State: v.State, Error: v.Error, TakenFrom: v.WasBlock,
 		Size: v.Size, Reserved: v.Room, Read: v.Offset, Spooled: -1, Sent: -1, Acked: -1}
 	base := v.Offset
-	var oldest time.Time
 	if known {
-		f.Spooled, f.Sent, f.Acked, oldest = p.Spooled, p.Sent, p.Acked, p.OldestAt
+		f.Spooled, f.Sent, f.Acked = p.Spooled, p.Sent, p.Acked
 		f.Lane = &laneReply{Lane: p.Lane, Topic: p.Topic, Slot: p.Slot, Partition: p.Partition, LastOffset: p.LastOffset, Waits: p.Waits}
 		var lanes []keyedReply
 		for _, k := range p.Keyed {
@@ -142,10 +141,11 @@ func explainView(v *tail.FileView, p pipeline.FileProgress, known bool, now time
 		}
 	}
 	if f.LagBytes = max(0, v.Size-v.Room-base); f.LagBytes > 0 {
-		if oldest.IsZero() {
-			oldest = v.ChangedAt // nothing of it is spooled: it has waited since it changed, at least
+		oldest := p.Oldest
+		if oldest == 0 {
+			oldest = now.Sub(v.ChangedAt) // nothing of it is spooled: it has waited since it changed, at least
 		}
-		f.LagSeconds = max(0, now.Sub(oldest).Seconds())
+		f.LagSeconds = max(0, oldest.Seconds())
 	}
 	f.passOver(v)
 	return f

@@ -1,5 +1,7 @@
 package kafka
 
+import "math"
+
 // Where a long backlog is. Memory for that is bounded: a lane's queue holds the
 // places of its first batches; of those behind them the sink knows only that they
 // are in the spool, and asks the committer for the next when the queue runs low.
@@ -26,6 +28,7 @@ func (s *Sink) announce(r *row, ref Ref) {
 		r.more = true // from the queue's end on
 		return
 	}
+	ref.since = s.sinceNow()
 	r.queue.push(ref)
 	r.end = ref.Next()
 }
@@ -53,6 +56,11 @@ func (s *Sink) listed(r *row, n *Notice) {
 		if ref.First < r.end {
 			panic("BUG: a batch is listed that the sink has")
 		}
+		after := int32(math.MinInt32)
+		if n := r.queue.len(); n > 0 {
+			after = r.queue.at(n - 1).since
+		}
+		ref.since = s.sinceOf(ref.MaxTime, after)
 		r.queue.push(ref)
 		r.end = ref.Next()
 	}
@@ -60,10 +68,11 @@ func (s *Sink) listed(r *row, n *Notice) {
 }
 
 // rewind puts the held batches from the lane's new head on back into the queue.
-func (r *row) rewind() {
+func (s *Sink) rewind(r *row) {
 	var again []Ref
 	for _, h := range r.held {
 		if h.Ref.First >= r.lane.Head() && (r.queue.len() == 0 || h.Ref.First < r.queue.at(0).First) {
+			h.Ref.since = s.sinceOf(h.Ref.MaxTime, math.MinInt32)
 			again = append(again, h.Ref)
 		}
 	}

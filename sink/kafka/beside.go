@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"shipper/internal/steady"
 )
 
 // beside is what a sink reads of the world and starts in it. A simulation puts
@@ -12,6 +14,7 @@ import (
 type beside struct {
 	now      func() int64                            // ms; wall time at the start plus what has passed since: a clock that is set back stops no timer
 	wall     func() int64                            // ms since 1970, as the host has it now
+	lasted   func() int64                            // ms since the start, time asleep too, whatever the wall clock is set to
 	random   func() uint32                           // spreads retries
 	question func(f func(ctx context.Context) reply) // runs f; takeReply gets what it returns
 	open     func(x *sender)                         // makes x ready for jobs
@@ -20,11 +23,12 @@ type beside struct {
 }
 
 func (s *Sink) real() beside {
-	start := time.Now()
+	start, from := time.Now(), steady.Now()
 	startMs := start.UnixMilli()
 	return beside{
 		now:      func() int64 { return startMs + time.Since(start).Milliseconds() },
 		wall:     func() int64 { return time.Now().UnixMilli() },
+		lasted:   func() int64 { return steady.Since(from).Milliseconds() },
 		random:   rand.Uint32,
 		question: s.ask,
 		open:     func(x *sender) { go x.run(s.cfg.NewReader(), &s.cfg.Transport, s.done) },

@@ -50,6 +50,7 @@ func (q *refQueue) shrink() {
 
 // replaceFirst puts refs in the place of the first.
 func (q *refQueue) replaceFirst(refs []Ref) {
+	since := q.at(0).since
 	q.pop()
 	for i := len(refs) - 1; i >= 0; i-- {
 		if q.n == len(q.buf) {
@@ -58,6 +59,7 @@ func (q *refQueue) replaceFirst(refs []Ref) {
 		q.first = (q.first - 1) & (len(q.buf) - 1)
 		q.count(1)
 		*q.at(0) = refs[i]
+		q.at(0).since = since
 	}
 }
 
@@ -70,6 +72,7 @@ func (q *refQueue) replaceRun(first uint64, n int, ref Ref) {
 	if i+n > q.n || q.at(i).First != first || q.at(i+n-1).Next() != ref.Next() {
 		panic("BUG: batches were merged that are not in their lane's queue")
 	}
+	ref.since = q.at(i).since
 	*q.at(i + n - 1) = ref
 	for j := i - 1; j >= 0; j-- {
 		*q.at(j + n - 1) = *q.at(j)

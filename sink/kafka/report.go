@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 )
@@ -16,7 +17,7 @@ type stats struct {
 	cutBatches, mergedBatches, deadLetters, shifted, rePlaced  atomic.Uint64
 	unreadable                                                 atomic.Int64
 	resolves, heals, resent                                    atomic.Uint64
-	oldestMs                                                   atomic.Int64
+	oldest                                                     atomic.Int64
 }
 
 // Stats is a snapshot of the sink's counters since the start.
@@ -26,20 +27,20 @@ type Stats struct {
 	Retries                    uint64 // attempts without success
 	Refusals                   uint64 // by sequence: 0 in a healthy cluster
 	MaybeDoubledRecords        uint64
-	LostRecords                uint64 // acked, then lost by the broker, and no longer held
-	DamagedRecords             uint64 // in spooled batches that could not be read when they were to be sent
-	HealedRecords              uint64 // acked, lost by the broker, and sent again
-	FoundRecords               uint64 // in doubt, and found in the log
-	Resolves, Heals            uint64 // doubts that were settled; losses at the brokers that were, or were looked for
-	ResentRecords              uint64 // in these, sent again and taken
-	CutBatches                 uint64 // cut anew, since they were larger than their topic takes or held a record that it refuses
-	MergedBatches              uint64 // that became parts of larger ones, since many small ones waited
-	DeadLetters                uint64 // records that their topic does not take, kept in files
-	ShiftedRecords             uint64 // in their topic with another time, since it refused their own
-	RePlacedLanes              uint64 // of keys whose partition is gone: their records go to another
-	NewIdentities              uint64 // besides the one per lane and start
-	UnreadableTopics           int64  // which we have no right to read: a doubt that outlives the brokers' memory ends as possibly doubled
-	OldestUnackedMs            int64  // ms since 1970 of the newest record of the oldest batch without a durable ack; 0: none
+	LostRecords                uint64        // acked, then lost by the broker, and no longer held
+	DamagedRecords             uint64        // in spooled batches that could not be read when they were to be sent
+	HealedRecords              uint64        // acked, lost by the broker, and sent again
+	FoundRecords               uint64        // in doubt, and found in the log
+	Resolves, Heals            uint64        // doubts that were settled; losses at the brokers that were, or were looked for
+	ResentRecords              uint64        // in these, sent again and taken
+	CutBatches                 uint64        // cut anew, since they were larger than their topic takes or held a record that it refuses
+	MergedBatches              uint64        // that became parts of larger ones, since many small ones waited
+	DeadLetters                uint64        // records that their topic does not take, kept in files
+	ShiftedRecords             uint64        // in their topic with another time, since it refused their own
+	RePlacedLanes              uint64        // of keys whose partition is gone: their records go to another
+	NewIdentities              uint64        // besides the one per lane and start
+	UnreadableTopics           int64         // which we have no right to read: a doubt that outlives the brokers' memory ends as possibly doubled
+	OldestUnacked              time.Duration // how long the oldest batch without a durable ack has waited, see age.go; 0: there is none
 }
 
 // Stats may be called from any goroutine.
@@ -48,7 +49,7 @@ func (s *Sink) Stats() Stats {
 	return Stats{AckedRecords: x.ackedRecords.Load(), AckedBatches: x.ackedBatches.Load(), SentBatches: x.sentBatches.Load(),
 		Retries: x.retries.Load(), Refusals: x.refusals.Load(), MaybeDoubledRecords: x.maybeDoubled.Load(), LostRecords: x.lost.Load(),
 		DamagedRecords: x.damaged.Load(), HealedRecords: x.healed.Load(), FoundRecords: x.found.Load(), Resolves: x.resolves.Load(), Heals: x.heals.Load(), ResentRecords: x.resent.Load(),
-		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), UnreadableTopics: x.unreadable.Load(), OldestUnackedMs: x.oldestMs.Load()}
+		CutBatches: x.cutBatches.Load(), MergedBatches: x.mergedBatches.Load(), DeadLetters: x.deadLetters.Load(), ShiftedRecords: x.shifted.Load(), RePlacedLanes: x.rePlaced.Load(), NewIdentities: x.newIdentities.Load(), UnreadableTopics: x.unreadable.Load(), OldestUnacked: s.oldestUnacked()}
 }
 
 func (s *Sink) report(r *row, a Action) {
@@ -147,25 +148,4 @@ func (s *Sink) speak(r *row) {
 	} else {
 		s.log.Info("lane goes on", "topic", r.info.Topic, "partition", r.lane.Partition(), "source", r.info.Block, "waited_for", before.String())
 	}
-}
-
-// age notes the age of the oldest batch that is spooled and not acked.
-func (s *Sink) age() {
-	now := s.now()
-	if now < s.nextAge {
-		return
-	}
-	s.nextAge = now + 1000
-	s.awaitTopics()
-	oldest := int64(0)
-	for _, r := range s.order {
-		first := 0
-		if r.lane.Acked() {
-			first = 1 // in Kafka; only our note of it is not on disk
-		}
-		if r.queue.len() > first && (oldest == 0 || r.queue.at(first).MaxTime < oldest) {
-			oldest = r.queue.at(first).MaxTime
-		}
-	}
-	s.stats.oldestMs.Store(oldest)
 }

@@ -24,6 +24,7 @@ type FrameReader interface {
 type Ref struct {
 	Batch
 	Bytes uint32 // of the records
+	since int32  // the sink's: when it came, see age.go
 	Place uint64
 }
 

@@ -65,6 +65,7 @@ func (w *simWorld) startAgent() {
 	s.beside = beside{
 		now:      func() int64 { return w.now },
 		wall:     func() int64 { return w.now },
+		lasted:   func() int64 { return w.now },
 		random:   w.rng.Uint32,
 		question: g.question,
 		open:     func(*sender) {},

@@ -90,9 +90,10 @@ func (o *simOracle) sent(g *simAgent, it *item, d *simPart) {
 		}
 	}
 	disk := &w.spool.lanes[id]
-	durable := false
+	ref, durable := it.ref, false
+	ref.since = 0 // of which the disk knows nothing
 	for i := range disk.held {
-		durable = durable || disk.held[i].Ref == it.ref
+		durable = durable || disk.held[i].Ref == ref
 	}
 	if own, ok := disk.covering(it.ref.First); !durable || !ok || own.ProducerID != x.pid || own.Epoch != x.epoch {
 		w.fail("lane %d: batch %d+%d (durable: %v) is sent under id %d/%d, durable is %d/%d", id, it.ref.First, it.ref.Count, durable, x.pid, x.epoch, own.ProducerID, own.Epoch)

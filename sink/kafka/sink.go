@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"context"
 	"log/slog"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -191,6 +192,7 @@ func NewSink(cfg SinkConfig) *Sink {
 		gate:    make(chan struct{}, questionsMax),
 	}
 	s.beside = s.real()
+	s.stats.oldest.Store(noneOldest)
 	if s.cfg.Topics == nil {
 		s.cfg.Topics = new(Topics)
 	}
@@ -269,7 +271,7 @@ func (s *Sink) take(n *Notice) {
 		r.queue.pop()
 		s.step(r, Event{Kind: EvSkipped})
 	case NoticeHeadKept:
-		r.rewind()
+		s.rewind(r)
 		s.step(r, Event{Kind: EvHeadKept})
 	case NoticeReplaced:
 		s.replaced(r, n.Replaced)
@@ -281,7 +283,10 @@ func (s *Sink) take(n *Notice) {
 
 func (s *Sink) addLane(l *LaneStart) {
 	r := &row{info: l.LaneInfo, ids: l.Identities, recov: noDoubt, queue: refQueue{total: &s.refs}, end: l.Head, more: l.More}
-	r.queue.prepend(l.Batches)
+	for _, ref := range l.Batches {
+		ref.since = s.sinceOf(ref.MaxTime, math.MinInt32)
+		r.queue.push(ref)
+	}
 	if n := len(l.Batches); n > 0 {
 		r.end = l.Batches[n-1].Next()
 	}
