@@ -1,8 +1,14 @@
 package tail
 
 import (
+	"cmp"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // unpacksAt is a machine whose reader is done with the file at before when the one at path is handed out.
@@ -46,5 +52,65 @@ func TestOpenedCopyIsNotUnpacked(t *testing.T) {
 		if !strings.Contains(out, want+" 0002-0004 \"2\"") && !strings.Contains(out, want+" 0000-0002 \"2\"") {
 			t.Errorf("%s was not read:\n%s", want, out)
 		}
+	}
+}
+
+// TestOpenIsHandedOutBehindThoseThatWait: while many wait for a descriptor, what has one is handed out, and the others keep their order.
+func TestOpenIsHandedOutBehindThoseThatWait(t *testing.T) {
+	dir := t.TempDir()
+	const files = 30
+	for i := range files {
+		path := filepath.Join(dir, fmt.Sprintf("%02d.log", i))
+		if err := os.WriteFile(path, []byte("x\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, time.Time{}, time.Unix(int64(1_700_000_000+i), 0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := NewWatcher(Options{NoInotify: true, OpenFilesMax: openFilesMin, Blocks: []Block{{Name: "b", Paths: []string{dir + "/*.log"}, LineBytesMax: 1 << 20}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.end)
+	o := &onlyOpener{}
+	w.handler = o
+	buf := make([]byte, FillBytesMin)
+	read := func(f *File) {
+		if _, _, err := f.Fill(buf, time.Now()); err != nil {
+			t.Fatal(err)
+		}
+		for _, ok := f.Next(); ok; _, ok = f.Next() {
+		}
+	}
+	w.scan()
+	w.admit()
+	if n := len(o.files); n != openFilesMin {
+		t.Fatalf("%d files were handed out", n)
+	}
+	first := o.files[0]
+	read(first)
+	if err := cmp.Or(appendTo(first.Path(), "y\n"), os.Remove(first.Path())); err != nil {
+		t.Fatal(err)
+	}
+	w.scan() // its descriptor is all that leads to it now
+	first.Release()
+	w.takeBack()
+	w.admit()
+	if n := len(o.files); n != openFilesMin+1 || o.files[openFilesMin] != first {
+		t.Fatalf("%d files were handed out, the last is %s", n, o.files[n-1].Path())
+	}
+	for next := 1; next < len(o.files); next++ {
+		read(o.files[next])
+		o.files[next].Release()
+		w.takeBack()
+		w.admit()
+	}
+	var order []string
+	for _, f := range slices.Delete(o.files, openFilesMin, openFilesMin+1) {
+		order = append(order, f.Path())
+	}
+	if len(order) != files || !slices.IsSorted(order) {
+		t.Errorf("%d of %d files, in this order: %q", len(order), files, order)
 	}
 }

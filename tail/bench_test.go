@@ -18,10 +18,15 @@ import (
 type onlyOpener struct{ files []*File }
 
 func (o *onlyOpener) Began(context.Context, []*File) {}
-func (o *onlyOpener) Open(f *File)                   { f.SetID(uint64(len(o.files)) + 1); o.files = append(o.files, f) }
 func (o *onlyOpener) Gone(uint64)                    {}
 
 func (o *onlyOpener) Lost(uint64, int64, int64) {}
+
+func (o *onlyOpener) Open(f *File) {
+	if o.files = append(o.files, f); f.ID() == 0 {
+		f.SetID(uint64(len(o.files)))
+	}
+}
 
 // open returns a file of n lines of the given length, handed out.
 func open(tb testing.TB, lines, length int) (f *File, path string) {
@@ -217,6 +222,65 @@ func countNewlines(b *testing.B, path string) (lines int) {
 	}
 }
 
+// BenchmarkAdmit is a start: all files wait, and descriptors are there for 64, of which readers give 8 back at a time. The time a file must
+// not depend on how many wait.
+func BenchmarkAdmit(b *testing.B) {
+	for _, files := range []int{1000, 10_000, 100_000} {
+		b.Run(fmt.Sprint(files), func(b *testing.B) {
+			var handedOut time.Duration
+			dir := manyFiles(b, files)
+			for b.Loop() {
+				handedOut += admitAll(b, dir, files)
+			}
+			b.ReportMetric(float64(handedOut.Nanoseconds())/float64(b.N*files), "ns/file")
+		})
+	}
+}
+
+// admitAll has all files read, and returns how long it took to hand them out.
+func admitAll(b *testing.B, dir string, files int) (took time.Duration) {
+	w, err := NewWatcher(Options{NoInotify: true, OpenFilesMax: 64, Blocks: []Block{{Name: "b", Paths: []string{dir + "/**/*.log"}, LineBytesMax: 1 << 20}}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer w.end()
+	o := &onlyOpener{}
+	w.handler = o
+	w.scan()
+	buf := make([]byte, FillBytesMin)
+	for read := 0; read < files; {
+		began := time.Now()
+		w.takeBack()
+		w.admit()
+		took += time.Since(began)
+		for _, f := range o.files[read:min(len(o.files), read+8)] {
+			if _, _, err := f.Fill(buf, time.Now()); err != nil {
+				b.Fatal(err)
+			}
+			for _, ok := f.Next(); ok; _, ok = f.Next() {
+			}
+			f.Release()
+			read++
+		}
+	}
+	return took
+}
+
+// manyFiles makes files of one line, a hundred in a directory.
+func manyFiles(b *testing.B, files int) (dir string) {
+	dir = b.TempDir()
+	for i := range files {
+		sub := filepath.Join(dir, fmt.Sprint(i%(files/100)))
+		if err := os.MkdirAll(sub, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("%d.log", i)), []byte("x\n"), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir
+}
+
 // BenchmarkIdleScan is what files at rest cost a second, full scans included, in processor time, and how long it takes
 // until each of them was looked at if inotify tells nothing.
 func BenchmarkIdleScan(b *testing.B) {
@@ -228,16 +292,7 @@ func BenchmarkIdleScan(b *testing.B) {
 func idleScan(b *testing.B, files int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	dir := b.TempDir()
-	for i := range files {
-		sub := filepath.Join(dir, fmt.Sprint(i%(files/100)))
-		if err := os.MkdirAll(sub, 0o755); err != nil {
-			b.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(sub, fmt.Sprintf("%d.log", i)), []byte("x\n"), 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
+	dir := manyFiles(b, files)
 	w, err := NewWatcher(Options{NoInotify: true, OpenFilesMax: 64, Blocks: []Block{{Name: "b", Paths: []string{dir + "/**/*.log"}, LineBytesMax: 1 << 20}}})
 	if err != nil {
 		b.Fatal(err)

@@ -10,69 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// admit hands out what waits, in order, as far as descriptors go.
-func (w *Watcher) admit() {
-	if w.unsorted {
-		sortKin(w.waiting)
-		w.unsorted = false
-	}
-	queue := w.waiting
-	w.waiting = nil
-	full, wanted := false, false
-	var behind []*File // wait to be unpacked, one at a time for the memory that takes; so do their younger generations
-	stays := map[blockPath]bool{}
-	for _, f := range queue {
-		kin := f.src.kin
-		if busy := f.src.packed != "" && w.mustWaitForUnpacking(f); busy || stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(behind, f.isYounger) {
-			if busy {
-				behind, stays[kin] = append(behind, f), true
-			} else if f.fd < 0 && len(w.open) < w.openMax/2 {
-				// Open, it can be read even if it is rotated away and deleted while it waits.
-				if f.src.waiting, f = false, w.prepare(f); f == nil {
-					continue
-				}
-				f.src.waiting = true
-			}
-			stays[kin] = stays[kin] || f.src.missing
-			w.waiting = append(w.waiting, f)
-			continue
-		}
-		if rests := w.rests(f); f.fd < 0 && (full && !rests || !w.mayOpen(f)) {
-			full, wanted, stays[kin] = full || !rests, wanted || !rests, true
-			w.waiting = append(w.waiting, f)
-			continue
-		}
-		f.src.waiting = false
-		before, starved := f, w.starved
-		if f = w.prepare(f); f == nil {
-			if w.starved != starved {
-				before.src.waiting, full, wanted, stays[kin] = true, true, true, true
-				w.waiting = append(w.waiting, before)
-			}
-			continue
-		}
-		if f.unpack != nil {
-			w.unpacking = append(w.unpacking, f)
-			f.unpacked.Store(false)
-		}
-		f.src.out, f.src.checked = true, f.src.st
-		f.owes = f.src.owes && f.cut.Load() == nil
-		f.src.owes = f.src.owes && !f.owes
-		f.readTo.Store(f.cursorOffset())
-		if f.block.Joins {
-			f.follows = w.numberBefore(f)
-		}
-		f.check.Store(true)
-		w.stats.reading.Add(1)
-		w.handler.Open(f)
-	}
-	w.forgetFinished()
-	w.wanted.Store(wanted || len(w.open) > w.openMax)
-	w.stats.waiting.Store(int64(len(w.waiting)))
-	w.stats.open.Store(int64(len(w.open)))
-	w.stats.unreadable.Store(int64(w.refused.files + len(w.refused.paths) + len(w.refused.known)))
-}
-
 // isYounger tells whether f may be a later generation of what old is one of.
 func (f *File) isYounger(old *File) bool {
 	a, b := old.Path(), f.Path()

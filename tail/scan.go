@@ -452,11 +452,10 @@ func (f *File) cursorOffset() int64 {
 func (w *Watcher) queueDue() {
 	now := w.now()
 	first := len(w.waiting)
-	w.unsorted = true
+	w.queued.unsorted = true
 	for _, f := range w.sources {
 		if f.due(now) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
-			f.src.waiting = true
-			w.waiting = append(w.waiting, f)
+			w.enqueue(f)
 		}
 	}
 	slices.SortFunc(w.waiting[first:], func(a, b *File) int {
@@ -467,8 +466,7 @@ func (w *Watcher) queueDue() {
 // queue queues one file if it is due.
 func (w *Watcher) queue(f *File) {
 	if f.due(w.now()) && !(f.src.missing && f.fd < 0 && f.src.at == "") {
-		f.src.waiting, w.unsorted = true, true
-		w.waiting = append(w.waiting, f)
+		w.enqueue(f)
 	}
 }
 

@@ -59,7 +59,7 @@ type Watcher struct {
 	lookAgain  map[blockPath]bool    // kin of which one vanished or was moved since the last scan
 	moved      uint64                // files whose name led elsewhere when they were to be opened, or that found no descriptor
 	waiting    []*File               // unread, in the order they are handed out
-	unsorted   bool                  // generations of one path may be in it in another order
+	queued     queued
 	excludes   []string
 	excluded   map[key]bool // block is 0
 	warned     map[string]string
