@@ -89,8 +89,8 @@ type copyFound struct {
 // findCopy looks beside path for another file with the bytes that fp and cur remember, the oldest first. One that is not
 // compressed must have at least plainBytesMin of them: programs begin their logs alike.
 func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, plainBytesMin int64, not []key) (best copyFound, ok bool) {
-	candidates, whole, names := 0, 0, namesOf(path)
-	for _, dir := range dirsOf(path) {
+	candidates, whole, names := 0, 0, w.namesOf(path)
+	for _, dir := range w.dirsOf(path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{block, sib.st.dev, sib.st.ino}
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
@@ -126,13 +126,6 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 	}
 	best.sure, best.whole = candidates == 1, whole == 1
 	return best, ok
-}
-
-// dirsOf lists the directories where other generations of path may be.
-func dirsOf(path string) []string {
-	dirs := []string{parent(path), parent(realPath(path)), realPath(parent(path))}
-	slices.Sort(dirs)
-	return slices.Compact(dirs)
 }
 
 // enterCopy makes c the file that f is read from.

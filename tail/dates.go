@@ -72,7 +72,7 @@ func (f *File) turn() uint64 { return f.ID() - 1 }
 // of their names, and returns the others, without those that are older than what is known. Only of copies that kept no times.
 func (w *Watcher) pairByDate(at blockPath, list []unseen) (others []unseen) {
 	var copies []unseen
-	names := namesOf(at.path)
+	names := w.namesOf(at.path)
 	for _, u := range list {
 		switch {
 		case u.kind == "" || !hasDate(names, u.at):
@@ -153,9 +153,9 @@ func (w *Watcher) knownEmpty(at blockPath) (list []*File) {
 // namesBeside are the names that known generations have by now which are followed by their descriptors, or were read and deleted: then
 // those of their copies, where heads tell.
 func (w *Watcher) namesBeside(at blockPath) map[*File]string {
-	found, own, names := map[*File]string{}, map[*File]string{}, namesOf(at.path)
+	found, own, names := map[*File]string{}, map[*File]string{}, w.namesOf(at.path)
 	var several []*File
-	for _, dir := range dirsOf(at.path) {
+	for _, dir := range w.dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			if !namedAfter(names, sib.path, rotationName) || !hasDate(names, sib.path) {
 				continue
@@ -204,7 +204,7 @@ func (w *Watcher) oldestDated(at blockPath) (oldest *File) {
 			older(g)
 		}
 	}
-	if oldest == nil || w.isStray(oldest) || !hasDate(namesOf(at.path), oldest.name()) {
+	if oldest == nil || w.isStray(oldest) || !hasDate(w.namesOf(at.path), oldest.name()) {
 		return nil
 	}
 	return oldest
@@ -253,7 +253,7 @@ func (w *Watcher) unreadStrays(at blockPath) (list []*File) {
 // anchors are the known generations before and behind one; no name: there is none before it, or the live file is behind it. The turn of
 // none behind it is the last possible. beside are names of those of which none is kept.
 func (w *Watcher) anchors(at blockPath, turn uint64, beside map[*File]string) (older, younger anchor) {
-	names := namesOf(at.path)
+	names := w.namesOf(at.path)
 	younger.turn = math.MaxUint64
 	for g := range w.kin[kinOf(at)] {
 		if g.ID() == 0 || !g.src.lostSince.IsZero() && beside[g] == "" {
@@ -290,7 +290,7 @@ func (w *Watcher) isOfEmpty(at blockPath, sib sibling) bool {
 	}
 	strays := w.unreadStrays(at)
 	if sib.st.mtime >= sib.st.born {
-		return hasDate(namesOf(at.path), sib.path) && len(strays) > 0
+		return hasDate(w.namesOf(at.path), sib.path) && len(strays) > 0
 	}
 	return alone && slices.ContainsFunc(strays, func(g *File) bool { return g.fp.Born == sib.st.mtime })
 }

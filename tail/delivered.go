@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	deliveredPathMax = 64     // of one path
-	deliveredMax     = 64_000 // of all
+	deliveredPathMax = 64      // of one path
+	deliveredMax     = 100_000 // of all
 )
 
 // sizeIn is how many bytes a sibling whose head was read holds, if it is compressed.
@@ -58,6 +58,50 @@ func (w *Watcher) keepDelivered(f *File) bool {
 		w.queue(f)
 	}
 	return true
+}
+
+// bindUnwanted looks for the copy of a file of the spool that is not read on, since no pattern finds it any more. It may be a generation of
+// one that is: a copy that a log was copied to before it was truncated, and that was found as a file of its own.
+func (w *Watcher) bindUnwanted(f *File) {
+	if w.scans > 1 && w.walker.asBefore(parent(f.Path())) || f.fp.Born == 0 {
+		return
+	}
+	if st, err := statPath(f.Path()); err == nil && st.dev == f.fp.Dev && st.ino == f.fp.Ino {
+		return
+	}
+	if c, ok := w.findCopy(f.src.key.block, f.Path(), f.fp, f.cur, copyBytesMin, f.src.not); ok && c.whole && c.sure {
+		f.src.unwanted = false
+		w.unstray(f)
+		w.bind(f, c)
+	}
+}
+
+// heldElsewhere tells whether a compressed file beside a path holds what was read of a file that has other kin: a pattern found that under
+// the name of a rotation before it was compressed.
+func (w *Watcher) heldElsewhere(at blockPath, sib sibling, head []byte) bool {
+	dir, names, holds := parent(sib.path), w.namesOf(at.path), w.sizeIn(sib)
+	isOf := func(g *File) bool {
+		s := &g.src
+		if s.key.block != at.block || s.packed != "" || s.kin == kinOf(at) || parent(g.Path()) != dir || !namedAfter(names, g.Path(), rotatedName) {
+			return false
+		}
+		size := s.st.size
+		if s.st.mode == 0 { // nobody looked at it
+			size = g.cur.Offset
+		}
+		return holds.is(size) && g.offsetSeen() > 0 && !slices.Contains(s.not, key{at.block, sib.st.dev, sib.st.ino}) && w.isCopyOf(g, sib, head)
+	}
+	for _, g := range w.sources {
+		if isOf(g) {
+			return true
+		}
+	}
+	for _, list := range w.strays {
+		if slices.ContainsFunc(list, isOf) {
+			return true
+		}
+	}
+	return false
 }
 
 // wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be.

@@ -13,7 +13,7 @@ const homesMax = 1024
 
 // withInode lists the files that have the inode number of f, in all places where it may be.
 func (w *Watcher) withInode(f *File) (list []sibling) {
-	for _, dir := range append(dirsOf(f.Path()), w.linkedDirs(f.Path())...) {
+	for _, dir := range append(w.dirsOf(f.Path()), w.linkedDirs(f.Path())...) {
 		for _, sib := range w.siblingsIn(dir) {
 			if sib.st.ino == f.fp.Ino {
 				list = append(list, sib)

@@ -136,7 +136,7 @@ func (f *File) name() string { return cmp.Or(f.src.at, f.src.real, f.Path()) }
 // time of the last write, it is between those of its neighbours: that of which it is known when they were made, else by name. Where
 // the copy's times may be kept or not, dates in names are believed.
 func (w *Watcher) packedAge(at blockPath, sib sibling, born int64) int64 {
-	st, names := &sib.st, namesOf(at.path)
+	st, names := &sib.st, w.namesOf(at.path)
 	isDated := hasDate(names, sib.path)
 	if keptTime(st) && (st.mtime != st.born || !isDated) {
 		return st.mtime
@@ -298,7 +298,7 @@ func sortKin(queue []*File) {
 
 // leaveBehind is for a file that is gone and was read to its end. It is forgotten, unless it is still needed.
 func (w *Watcher) leaveBehind(f *File) {
-	for _, dir := range dirsOf(f.Path()) {
+	for _, dir := range w.dirsOf(f.Path()) {
 		delete(w.siblings, dir) // it was listed before f went, perhaps: without the copy that f was removed for
 	}
 	if w.keepDelivered(f) {
@@ -390,9 +390,9 @@ func (w *Watcher) copiesBeside(f *File) bool {
 
 // namesOfKin are the names that generations of f's path may be named after, and the directories where they may be.
 func (w *Watcher) namesOfKin(f *File) (names, dirs []string) {
-	dirs = dirsOf(f.Path())
+	dirs = w.dirsOf(f.Path())
 	for _, kin := range f.kins() { // a pattern may have found f under a rotation's name
-		names = append(names, namesOf(kin.path)...)
+		names = append(names, w.namesOf(kin.path)...)
 	}
 	if real := f.src.real; real != "" {
 		names, dirs = append(names, stemOf(real)), append(dirs, parent(real))

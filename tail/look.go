@@ -60,7 +60,8 @@ func (w *Watcher) scanSome() (all bool) {
 	if w.rescan || w.scans == 0 || !w.now().Before(w.allAt) {
 		return true
 	}
-	w.wall, w.siblings = time.Now().UnixNano(), nil
+	w.wall = time.Now().UnixNano()
+	w.lookAnew()
 	changed, left := w.walker.changed(w.wall, (w.looks+1)/2)
 	if changed {
 		return true

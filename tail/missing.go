@@ -154,7 +154,7 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 	if st, err := statPath(s.real); err == nil && s.st.is(&st) {
 		return sibling{s.real, st}, true
 	}
-	for _, dir := range slices.Compact(append(dirsOf(f.Path()), parent(s.real))) {
+	for _, dir := range slices.Compact(append(w.dirsOf(f.Path()), parent(s.real))) {
 		for _, sib := range w.siblingsIn(dir) {
 			if s.st.is(&sib.st) {
 				return sib, true
@@ -167,6 +167,10 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 // linkedDirs lists where a file of path may be since before a symlink above it was moved: of app/current/log/e.log, where
 // current leads to releases/v2 by now, the directories releases/*/log, linkedDirsMax of them at most.
 func (w *Watcher) linkedDirs(path string) (dirs []string) {
+	dirs, ok := w.linked[parent(path)]
+	if ok {
+		return dirs
+	}
 	for at := parent(path); at != "/"; at = parent(at) {
 		if st, err := os.Lstat(at); err != nil || st.Mode()&fs.ModeSymlink == 0 {
 			continue
@@ -179,6 +183,10 @@ func (w *Watcher) linkedDirs(path string) (dirs []string) {
 			}
 		}
 	}
+	if w.linked == nil {
+		w.linked = map[string][]string{}
+	}
+	w.linked[parent(path)] = dirs
 	return dirs
 }
 
@@ -253,6 +261,7 @@ func (w *Watcher) searchStrays() {
 	})
 	for _, f := range list {
 		if f.src.unwanted {
+			w.bindUnwanted(f)
 			continue
 		}
 		moved := w.moved
@@ -325,7 +334,7 @@ func (w *Watcher) strayFound(f *File) bool {
 		if w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
 			continue
 		}
-		if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(namesOf(f.Path()), sib.path, rotatedName) {
+		if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(w.namesOf(f.Path()), sib.path, rotatedName) {
 			continue // nothing but an inode number speaks for it
 		}
 		if _, kind := w.headOf(sib); kind != "" {
@@ -467,14 +476,6 @@ func (w *Watcher) limitUnseen() {
 		}
 		w.forget(oldest)
 	}
-}
-
-// namesOf are the names that rotations of path may be named after: its own and, behind a symlink, that of what it leads to.
-func namesOf(path string) []string {
-	if real := realPath(path); real != path {
-		return []string{path, real}
-	}
-	return []string{path}
 }
 
 // namedAfter tells whether any of names has other for a rotation, by the rule is.

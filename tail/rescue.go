@@ -154,10 +154,10 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 // listUnseen lists the unseen generations of a path, the oldest first. Where a file could not be looked into, since names were moved, the
 // compressed ones wait for the next look: which source of the spool one of them is shows only beside the others.
 func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
-	names := namesOf(at.path)
+	names := w.namesOf(at.path)
 	movedBefore := w.moved
 	var styles map[string]bool
-	for _, dir := range dirsOf(at.path) {
+	for _, dir := range w.dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
 			g := w.sourceOf(at.block, &sib.st)
@@ -236,7 +236,7 @@ func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []by
 	}
 	// Where a name led elsewhere the listing is of before the copy was done, perhaps, and so is its time: the next look tells.
 	moved := w.moved
-	return age, !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) && w.moved == moved
+	return age, !w.originalBeside(at, sib, head) && !w.knownHead(at, sib, head) && !w.heldElsewhere(at, sib, head) && w.moved == moved
 }
 
 // plainUnseen tells whether a file that is not compressed is an unseen generation.
@@ -299,9 +299,10 @@ func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 
 // originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own.
 func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
-	names := namesOf(at.path)
+	names := w.namesOf(at.path)
 	return slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
-		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		isNamed := slices.Contains(names, o.path) || namedAfter(names, o.path, generationName)
+		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !isNamed && !(w.sizeIn(sib).is(o.st.size) && namedAfter(names, o.path, rotatedName)) {
 			return false
 		}
 		own, kind := w.headOf(o)

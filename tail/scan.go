@@ -64,7 +64,8 @@ func (w *Watcher) scanAll() {
 	w.candidates = w.walker.walk(w.wall)
 	clear(w.refused.paths)
 	clear(w.refused.known)
-	w.siblings, w.realDirs, w.homes = nil, map[string]string{}, map[int]map[uint64][]sibling{}
+	w.lookAnew()
+	w.realDirs, w.homes = map[string]string{}, map[int]map[uint64][]sibling{}
 	clear(w.lookAgain)
 	for range min(w.looks, len(w.ring)) {
 		w.nextAtRest().src.turn = true

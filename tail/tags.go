@@ -174,7 +174,7 @@ func withoutNumbers(s string) string {
 // stylesAt are the styles of those generations of a path that are known and have been moved, or of their copies.
 func (w *Watcher) stylesAt(at blockPath, names []string) map[string]bool {
 	styles := map[string]bool{}
-	for _, dir := range dirsOf(at.path) {
+	for _, dir := range w.dirsOf(at.path) {
 		for _, sib := range w.siblingsIn(dir) {
 			if !namedAfter(names, sib.path, rotationName) {
 				continue

@@ -91,7 +91,7 @@ func (w *Watcher) settleTruncated() {
 	w.truncated = nil
 	w.mu.Unlock()
 	if len(list) > 0 {
-		w.siblings = nil
+		w.lookAnew()
 	}
 	for _, t := range list {
 		block, s := t.f.src.key.block, &t.f.src

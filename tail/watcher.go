@@ -66,6 +66,8 @@ type Watcher struct {
 	told       map[key]told // files that were told as gone
 	refused    refused
 	siblings   map[string][]sibling
+	arounds    map[string]around
+	linked     map[string][]string          // see linkedDirs, by the directory of the path
 	homes      map[int]map[uint64][]sibling // of blocks, while the spool's sources are searched; one full scan
 	peeks      map[key]peeked               // heads of files that may be copies; block is 0
 	unpacking  []*File                      // compressed ones that readers hold
