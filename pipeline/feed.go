@@ -186,9 +186,8 @@ func (r *reader) partitionLane(f *feed, p int32) *openLane {
 // keyed says that the lane is one partition's.
 func (l *lane) keyed() bool { return l.slot&kafka.KeyedSlot != 0 }
 
-// family is where the generations of a path stand in line.
-func (f *feed) family(path string) *generations {
-	name := family(path)
+// line is where the generations of a path stand in line.
+func (f *feed) line(name string) *generations {
 	g := f.families[name]
 	if g == nil {
 		g = newGenerations(name)

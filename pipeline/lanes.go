@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"encoding/binary"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"sync/atomic"
@@ -154,7 +153,7 @@ func (d *dispatch) recoverSource(s *spool.SourceState) {
 
 // Open implements tail.Handler.
 func (d *dispatch) Open(f *tail.File) {
-	h := handover{f: f, fileKnown: f.ID() != 0}
+	h := handover{f: f, family: f.Family(), fileKnown: f.ID() != 0}
 	if !h.fileKnown {
 		f.SetID(d.nextSource)
 		d.nextSource++
@@ -211,7 +210,7 @@ func (d *dispatch) laneOf(f *tail.File) (laneKey, *lane) {
 	if l := d.lanes[d.files[f.ID()]]; l != nil && l.block == block && l.topic == key.topic && l.keyed() == s.ByKey {
 		key.slot = l.slot
 	} else if !s.ByKey {
-		key.slot = d.slots[block].of(family(f.Path()))
+		key.slot = d.slots[block].of(f.Family())
 	}
 	l := d.byKey[key]
 	if l == nil {
@@ -220,20 +219,6 @@ func (d *dispatch) laneOf(f *tail.File) (laneKey, *lane) {
 	d.files[f.ID()] = l.id
 	d.makeHeap()
 	return key, l
-}
-
-// rotated is what rotation programs put behind a name: numbers, dates, a
-// compression.
-var rotated = regexp.MustCompile(`([.-][0-9]+)+(\.(gz|zst|bz2|xz|lz4))?$`)
-
-// family is the path that a file had before it was rotated, as far as its name
-// tells: a generation that is first seen under its rotated name goes the way of
-// the others. Taking two strangers for a family costs nothing but balance.
-func family(path string) string {
-	if i := rotated.FindStringIndex(path); i != nil {
-		return path[:i[0]]
-	}
-	return path
 }
 
 // of is the slot of a path: the one with the highest hash, so that another

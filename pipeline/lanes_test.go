@@ -1,26 +1,54 @@
 package pipeline
 
 import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"testing"
+	"time"
 
+	"shipper/pipeline/record"
 	"shipper/sink/kafka"
 )
 
-func TestFamily(t *testing.T) {
-	for path, want := range map[string]string{
-		"/l/app.log":                    "/l/app.log",
-		"/l/app.log.1":                  "/l/app.log",
-		"/l/app.log.12.gz":              "/l/app.log",
-		"/l/app.log-20261129":           "/l/app.log",
-		"/l/app.log-20261129-1.zst":     "/l/app.log",
-		"/l/app.log.2026-11-29.3":       "/l/app.log",
-		"/l/app-01.log":                 "/l/app-01.log",
-		"/pods/u/c/0.log":               "/pods/u/c/0.log",
-		"/pods/u/c/0.log.20261129-1030": "/pods/u/c/0.log",
+// Generations that no look saw under their first name, under a pattern that finds the rotated ones: all go to one lane, one behind the
+// other. Before an extension that are only those with dates, and beside their log.
+func TestGenerationsShareALane(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string // in the order in which they were made
+		lanes int
+	}{
+		"behind": {[]string{"app.log.2026-11-30_10-15-59", "app.log-20261130_101600", "app.log.2026-11-30T10-17", "app.log.12", "app.log.11", "app.log-20261130-1", "app.log"}, 1},
+		"before": {[]string{"app-2026-11-29.log", "app.2026-11-30.1.log", "app-2026-11-30T10-15-59.000.log", "app-20261130.log", "app.log"}, 1},
+		"no log": {[]string{"job-2026-11-30T10-15-59.log", "job-2026-11-30T10-16-00.log"}, 2},
+		"number": {[]string{"app-1.log", "app.log"}, 2},
 	} {
-		if got := family(path); got != want {
-			t.Errorf("family(%q) = %q, want %q", path, got, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			x := newShaped(t, record.Config{})
+			x.source.Lanes = 64
+			x.pattern = "*"
+			want := []string{}
+			for i, file := range c.files {
+				value := "line " + strconv.Itoa(i)
+				if err := os.WriteFile(filepath.Join(x.dir, file), []byte(value+"\n"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, value)
+				time.Sleep(15 * time.Millisecond)
+			}
+			lanes, deadline := map[uint32]bool{}, time.Now().Add(10*time.Second)
+			x.life(64<<20, blockBytesMin, func(r *reader) (time.Time, bool) {
+				for _, of := range r.files {
+					lanes[of.feed.home.id] = true
+				}
+				r.seal(r.open)
+				return time.Now(), len(x.got()) < len(want) && time.Now().Before(deadline)
+			})
+			if got := x.got(); len(lanes) != c.lanes || c.lanes == 1 && !slices.Equal(got, want) || len(got) != len(want) {
+				t.Errorf("%d lanes, got %q", len(lanes), got)
+			}
+		})
 	}
 }
 

@@ -122,6 +122,7 @@ type farewell struct {
 
 type handover struct {
 	f         *tail.File
+	family    string
 	fileKnown bool
 	moved     bool // the spool knew it in another lane
 	handed
@@ -180,7 +181,7 @@ func (r *reader) takeMail(now time.Time) {
 			// something is read of it, and nothing is.
 			r.list(f, now)
 		}
-		of := &openFile{f: h.f, feed: f, line: f.family(h.f.Path()), known: h.fileKnown, moved: h.moved, more: true, grewAt: now}
+		of := &openFile{f: h.f, feed: f, line: f.line(h.family), known: h.fileKnown, moved: h.moved, more: true, grewAt: now}
 		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
 		if _, of.cursor = h.f.Place(); !of.known || h.f.Owes() {
 			// Also an empty one: if it is renamed or grows while the agent is

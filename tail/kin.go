@@ -15,6 +15,17 @@ func kinOf(at blockPath) blockPath { return blockPath{at.block, stemOf(at.path)}
 
 func (f *File) kin() blockPath { return kinOf(blockPath{f.src.key.block, f.Path()}) }
 
+// Family is the path whose generations f is one of, for whoever keeps their lines together and in order, each behind those before it: the path
+// without what rotations put behind it, and without a date before its extension, if there is a log of that name. Where there is none the
+// files may be logs of their own, written to side by side, as those of jobs are. It is for Handler.Open.
+func (f *File) Family() string {
+	stem := stemOf(f.Path())
+	if live := f.w.byPath[stem]; live != nil && live.Path() == stem {
+		return stem
+	}
+	return withoutTags(f.Path())
+}
+
 var compressedNames = []string{".gz", ".zst", ".bz2", ".xz", ".lz4"}
 
 // packedName tells whether a file is named as compressed.
