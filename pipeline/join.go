@@ -62,6 +62,7 @@ func (of *openFile) head() *openFile {
 type join struct {
 	files []*openFile
 	stuck bool // a file cannot be read on now, and it is not known what follows
+	waits bool // since another one is being unpacked
 }
 
 // turnJoined is turnRecords for the head of a chain: it takes the records that begin in it.
@@ -92,6 +93,9 @@ func (r *reader) turnJoined(head *openFile, now time.Time) (blocked bool) {
 	r.endJoin(j, now)
 	if head.due, head.paused, head.partial = s.Due(), s.Paused(), s.Joining(); !head.partial {
 		head.due = time.Time{} // that was about what is in the next file
+	}
+	if j.waits {
+		head.due, head.paused = time.Time{}, now.Add(unpackPause)
 	}
 	head.more = head.more || stopped && head.paused.IsZero()
 	return stopped && head.paused.IsZero()
@@ -138,6 +142,10 @@ func (r *reader) joinNext(j *join, of *openFile, now time.Time) (stopped, ended 
 	of.more = false
 	of.f.Reread()
 	n, st, err := of.f.Fill(buf, now)
+	if st.Waits {
+		j.stuck, j.waits = true, true
+		return false, false
+	}
 	if err != nil || st.NeedBytes > len(buf) || n == 0 && !st.EOF || last.f.Grew() {
 		// What was written to the last one after it was read comes before what was written to this one.
 		if err != nil {

@@ -102,6 +102,7 @@ const (
 	fillLingerMax = 10 * time.Second
 	releaseAfter  = time.Second // idle beyond the idle flush before a file is given back
 	pollInterval  = time.Second
+	unpackPause   = 20 * time.Millisecond // between two looks at a compressed copy that waits for another one to be unpacked
 )
 
 // mailbox carries files from the watcher to a reader and never blocks either.
@@ -330,10 +331,18 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 		return blocked
 	}
 	of.more = false
+	if now.Before(of.paused) {
+		return false
+	}
+	of.paused = time.Time{}
 	for left := turnBytesMax; ; {
 		n, st, err := of.f.Fill(r.block, now)
 		if err != nil {
 			r.cannotRead(of, err, now)
+			return false
+		}
+		if st.Waits {
+			of.paused = now.Add(unpackPause)
 			return false
 		}
 		if st.Truncated {

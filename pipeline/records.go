@@ -24,7 +24,7 @@ type recordState struct {
 	stream  *record.Stream
 	pending int       // bytes behind the place, as last seen
 	due     time.Time // when an unfinished record ends though nothing follows; zero: none is unfinished
-	paused  time.Time // a rate limit holds records back until then
+	paused  time.Time // a rate limit, or the unpacking of another file, holds it back until then
 	begun   bool      // it does not wait for the file before it
 	endAt   time.Time // when all that there was of it had been looked at; zero: not yet
 	partial bool      // what is unfinished may go on in the file behind it
@@ -96,11 +96,16 @@ func (r *reader) turnRecords(of *openFile, now time.Time) (blocked bool) {
 	if !of.paused.IsZero() || !of.due.IsZero() && !now.Before(of.due) || of.f.RestDue(now) {
 		of.f.Reread()
 	}
+	of.paused = time.Time{}
 	of.stream.SetPath(of.f.Path())
 	for left := turnBytesMax; ; {
 		n, st, err := of.f.Fill(r.block, now)
 		if err != nil {
 			r.cannotRead(of, err, now)
+			return false
+		}
+		if st.Waits {
+			of.paused = now.Add(unpackPause)
 			return false
 		}
 		of.hurry = of.hurry || st.Truncated || st.Shrunk || st.Gone && st.EOF
@@ -175,7 +180,9 @@ func (r *reader) lookAt(of *openFile, st tail.Status, now time.Time) (blocked, g
 			if line, ok := of.f.Rest(now); ok {
 				s.Line(recordLine(line))
 			}
-			s.End(now)
+			if s.End(now); of.f.Ended() && !r.source(of).joins() {
+				s.Close() // nothing is added to it, and it goes on nowhere else
+			}
 		case s.Stuck():
 			if grow = len(r.block) < windowBytes(r.source(of)); !grow {
 				s.Force()

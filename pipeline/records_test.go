@@ -244,6 +244,23 @@ func TestC081ReadsOnBehindAJoin(t *testing.T) {
 	}
 }
 
+// The last event of a compressed generation ends with it: nobody writes to a copy. Of many that were made while no agent ran each would
+// take the timeout otherwise.
+func TestEventEndsWithItsCopy(t *testing.T) {
+	t.Parallel()
+	l := newLog(t, record.Config{Multiline: record.Multiline{Start: "^start"}, Timeout: time.Hour}, "a.log")
+	appendTo(t, l.path, "start 0\n a\nstart 1\n")
+	l.read("start 0\n a")
+	for i, text := range []string{" b\n", "start 2\n c", "start 3\n d\nstart 4\n"} {
+		appendTo(t, l.path, text)
+		name := fmt.Sprintf("%s.20260101-%06d", l.path, i)
+		l.rename(l.path, name)
+		packAs(t, name, ".gz")
+	}
+	appendTo(t, l.path, "start 5\nstart 6\n")
+	l.read("start 0\n a", "start 1\n b", "start 2\n c", "start 3\n d", "start 4", "start 5")
+}
+
 // A rotated file ends in the middle of an event: its part comes after the timeout, and before the file that took its place.
 func TestC066RotationInsideAnEvent(t *testing.T) {
 	x := newShaped(t, record.Config{Multiline: record.Multiline{Start: "^start"}, Timeout: 2 * time.Second})

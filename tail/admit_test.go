@@ -114,3 +114,50 @@ func TestOpenIsHandedOutBehindThoseThatWait(t *testing.T) {
 		t.Errorf("%d of %d files, in this order: %q", len(order), files, order)
 	}
 }
+
+// TestNextOfARecordIsHandedOut: a copy that a receiver does not look at keeps the one from it in which the last record of another may
+// end. Only one of them is unpacked at a time.
+func TestNextOfARecordIsHandedOut(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, "block paths=*.log", `write a.log "1\n"`, `write b.log "1\n"`, "poll", "restart paths=*.log")
+	for _, f := range []string{"a.log a.log.20261130-1", "b.log b.log.20261130-1", "a.log a.log.20261130-2"} { // in this order they are queued
+		path, rotated, _ := strings.Cut(f, " ")
+		stepAll(t, m, "append "+path+` "2\n"`, "tick", "mv "+f, "gzip "+rotated, "write "+path+" \"\"", "tick")
+	}
+	m.opts.Blocks[0].Joins = true
+	handedOut := func(name string) *File {
+		m.look()
+		m.take()
+		i := slices.IndexFunc(m.held, func(f *File) bool { return m.rel(f.name()) == name })
+		if i < 0 {
+			t.Fatalf("%s was not handed out", name)
+		}
+		return m.held[i]
+	}
+	first := handedOut("a.log.20261130-1.gz")
+	m.read(first)
+	other, next := handedOut("b.log.20261130-1.gz"), handedOut("a.log.20261130-2.gz")
+	if !next.Follows(first) {
+		t.Fatal("it may be another file that is next")
+	}
+	waits := func(f *File) bool {
+		_, st, err := f.Fill(m.buf, m.w.now())
+		must(t, err)
+		f.Unfill()
+		return st.Waits
+	}
+	if waits(next) || !next.unpacked.Load() || waits(other) {
+		t.Error("one that could be unpacked was not")
+	}
+	other.unpacked.Store(false) // there is more in it
+	m.w.unpacks.Store(other)
+	next.unpacked.Store(false)
+	if !waits(next) {
+		t.Error("two are unpacked at a time")
+	}
+	m.held = slices.DeleteFunc(m.held, func(f *File) bool { return f == other })
+	other.Release()
+	if waits(next) {
+		t.Error("a file waits for one that was given back")
+	}
+}

@@ -181,6 +181,9 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 		panic(fmt.Sprintf("BUG: tail: Fill with %d bytes", len(buf)))
 	}
 	st.Gone = f.gone.Load()
+	if st.Waits = !f.mayUnpack(); st.Waits {
+		return 0, st, nil
+	}
 	if r == nil {
 		if f.catchUp(&st); f.rd == nil {
 			return 0, st, nil
@@ -485,5 +488,6 @@ func (f *File) Release() {
 		f.dec.out = nil
 	}
 	f.notify.Store(nil)
+	f.w.unpacks.CompareAndSwap(f, nil)
 	f.w.giveBack(f)
 }

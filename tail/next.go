@@ -18,7 +18,10 @@ func (f *File) Grew() bool {
 }
 
 // LastLineEnds tells whether the unfinished last line has its end, though no newline: nobody writes to a copy that is unpacked.
-func (f *File) LastLineEnds() bool { return f.unpack != nil && f.unpack.ended && f.Pending() > 0 }
+func (f *File) LastLineEnds() bool { return f.Ended() && f.Pending() > 0 }
+
+// Ended tells whether all of a compressed copy was handed out or is filled: nothing follows.
+func (f *File) Ended() bool { return f.unpack != nil && f.unpack.ended }
 
 // EndMissing tells that a compressed copy can be read only so far: it is damaged or ends in the middle.
 func (f *File) EndMissing() bool { return f.unpack != nil && (f.unpack.torn || f.unpack.damage != nil) }
@@ -63,21 +66,32 @@ func (f *File) tellUnpacked() {
 	}
 	u.close()
 	u.in, u.gz, u.zst, u.out = nil, nil, nil, nil
+	f.w.unpacks.CompareAndSwap(f, nil)
 	select {
 	case f.w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// mustWaitForUnpacking tells whether a copy is being unpacked that f must wait for; not for a younger generation of its path, which
-// was handed out before f was found and waits for it.
+// mayUnpack tells whether f is no copy that is unpacked, or the one that may be now.
+func (f *File) mayUnpack() bool {
+	return f.unpack == nil || f.unpacked.Load() || f.w.unpacks.Load() == f || f.w.unpacks.CompareAndSwap(nil, f)
+}
+
+// mustWaitForUnpacking tells whether a copy is in a receiver's hands and to be unpacked that f must wait for; not for a younger
+// generation of its path, which was handed out before f was found and waits for it. A receiver may hold one back for as long as the
+// record before it has no end; so f does not wait if it is what the end of another one's last record may be in.
 func (w *Watcher) mustWaitForUnpacking(f *File) bool {
+	busy, isNext := false, false
 	for _, g := range w.unpacking {
-		if !g.unpacked.Load() && (g.src.kin != f.src.kin || !f.before(g)) {
-			return true
+		switch same := g.src.kin == f.src.kin; {
+		case !g.unpacked.Load():
+			busy = busy || !same || !f.before(g)
+		case same && f.block.Joins:
+			isNext = isNext || w.numberBefore(f) == g.ID()
 		}
 	}
-	return false
+	return busy && !isNext
 }
 
 // settleUnpacked is for copies whose content was found to be that of their source: younger generations need not wait until their

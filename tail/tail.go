@@ -194,6 +194,7 @@ type Status struct {
 	Gone      bool // its path now names something else or nothing
 	Shrunk    bool // it was found shorter than its offset
 	Truncated bool // its content was replaced in place: the source starts again at 0, with another fingerprint
+	Waits     bool // nothing is read yet: another compressed copy is being unpacked. Fill again some time later
 	NeedBytes int  // > 0: the first line needs a buffer of this size, and Next has nothing; Fill again with a bigger one
 }
 

@@ -120,8 +120,9 @@ type Watcher struct {
 	wary  bool     // symlinks must be trusted
 	roots []string // where they may lead whoever made them
 
-	wanted atomic.Bool
-	stats  counters
+	wanted  atomic.Bool
+	unpacks atomic.Pointer[File] // the copy that is being unpacked: one at a time, for the memory that takes
+	stats   counters
 
 	mu        sync.Mutex
 	released  []*File

@@ -393,6 +393,14 @@ func (s *Stream) End(now time.Time) {
 	}
 }
 
+// Close is End where nothing can follow: all that is unfinished ends.
+func (s *Stream) Close() {
+	for k := range streams {
+		s.settle(k)
+		s.finish(k)
+	}
+}
+
 // Due is when the oldest unfinished record is to be ended, for the caller to look again; zero: there is none. It is about
 // the last look, before another stream uses its scratch.
 func (s *Stream) Due() time.Time {
