@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"slices"
 	"time"
 
 	"shipper/sink/kafka"
@@ -118,6 +119,7 @@ func (r *reader) ready(f *feed, now time.Time) bool {
 	}
 	if len(f.elders) > 0 {
 		f.elders, f.told = nil, false
+		r.payOwed(f, now)
 	}
 	k := f.keyed
 	if k == nil {
@@ -135,6 +137,23 @@ func (r *reader) ready(f *feed, now time.Time) bool {
 		r.tellWaiting(f, "reading waits until Kafka has told how many partitions the topic has: records go to them by key")
 	}
 	return k.n != 0
+}
+
+// inherited tells whether any of the elders is not through and of a block that is gone from the config: how a start finds it
+// is that the spool has a file of that block.
+func inherited(elders []elder) bool {
+	return slices.ContainsFunc(elders, func(e elder) bool { return e.lane.block < 0 && e.lane.acked.Load() < e.next })
+}
+
+// payOwed has the spool forget where files were before they were truncated.
+func (r *reader) payOwed(f *feed, now time.Time) {
+	for _, of := range r.files {
+		if of.feed == f && of.owes {
+			of.owes = false
+			r.touch(of, now)
+			r.sealCrowd(f)
+		}
+	}
 }
 
 func (r *reader) tellWaiting(f *feed, what string) {

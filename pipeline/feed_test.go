@@ -180,6 +180,41 @@ func TestElderLanesGoFirst(t *testing.T) {
 	}
 }
 
+// A file of a block that is renamed leads a start to the lanes of before. So it is remembered as of that block until these are
+// through, whether it is gone from its path or truncated: a start in between would read what took its place before them.
+func TestElderLanesStayKnown(t *testing.T) {
+	for _, moved := range []bool{false, true} { // handed out since the start
+		t.Run(fmt.Sprintf("moved %v", moved), func(t *testing.T) {
+			x := newBench(t, "none", 64<<20)
+			x.keep = true
+			lanes := []spool.LaneState{{Lane: spool.Lane{ID: 4, Block: "before", Topic: "t"}, Head: 3, Next: 9}}
+			before := x.d.recover(&lanes[0])
+			x.d.recoverSource(&spool.SourceState{Source: spool.Source{ID: 7, Lane: 4}})
+			x.d.inherit(lanes, map[string][]string{"before": {"app"}})
+			ctx := watchOne(t, x)
+			if moved {
+				x.d.files[7], x.d.moved[7] = x.r.files[0].feed.home.id, true
+			}
+			of := x.r.files[0]
+			of.known, of.owes = true, true
+			x.d.Gone(7)
+			turn := func() (groups int) {
+				x.r.takeMail(time.Now())
+				x.r.turns(ctx, time.Now())
+				return len(x.r.late)
+			}
+			if kept := turn(); kept != 1 || !of.owes {
+				t.Fatalf("%d sources are kept back, a truncated one %v", kept, of.owes)
+			}
+			before.acked.Store(9)
+			turn()
+			if kept := turn(); kept != 0 || of.owes {
+				t.Fatalf("%d sources are kept back, a truncated one %v, and nothing waits for them", kept, of.owes)
+			}
+		})
+	}
+}
+
 // Nothing is read before the number of partitions is known, a start knows it from the spool, and another number counts
 // from the next record on.
 func TestByKeyWaitsForPartitions(t *testing.T) {

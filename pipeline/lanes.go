@@ -28,6 +28,7 @@ type dispatch struct {
 	next       map[uint32]uint64    // next index of lanes that came from the spool and have not been handed out
 	siblings   map[laneKey][]handed // by the key of their home lane, until that is handed out
 	elders     map[laneKey][]elder  // of slot 0
+	inherited  map[uint32][]elder   // those that are of blocks gone from the config, by lane
 	files      map[uint64]uint32    // source -> lane, from the spool and since
 	moved      map[uint64]bool      // sources that the spool knew in another lane
 	blocks     map[string]int
@@ -52,7 +53,7 @@ const lanesAuto = 4 // per topic and host, shared by its blocks
 
 func newDispatch(cfg *Config, readers []*reader, intakes []intake) *dispatch {
 	d := &dispatch{cfg: cfg, readers: readers, intakes: intakes, lanes: map[uint32]*lane{}, byKey: map[laneKey]*lane{}, next: map[uint32]uint64{},
-		siblings: map[laneKey][]handed{}, elders: map[laneKey][]elder{}, files: map[uint64]uint32{}, moved: map[uint64]bool{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
+		siblings: map[laneKey][]handed{}, elders: map[laneKey][]elder{}, inherited: map[uint32][]elder{}, files: map[uint64]uint32{}, moved: map[uint64]bool{}, blocks: map[string]int{}, slots: slotsOf(cfg.Sources),
 		topics: new(kafka.Topics), ids: new(atomic.Uint32), nextSource: 1}
 	for _, r := range readers {
 		r.ids = d.ids
@@ -118,6 +119,7 @@ func (d *dispatch) inherit(lanes []spool.LaneState, heirs map[string][]string) {
 		for _, heir := range heirs[s.Block] {
 			key := laneKey{heir, s.Topic, 0}
 			d.elders[key] = append(d.elders[key], elder{d.lanes[s.ID], end})
+			d.inherited[s.ID] = []elder{{d.lanes[s.ID], end}}
 		}
 	}
 }
@@ -177,9 +179,21 @@ func (d *dispatch) Open(f *tail.File) {
 // Gone implements tail.Handler. The news goes through the file's reader, behind
 // the last cursor that it handed over.
 func (d *dispatch) Gone(id uint64) {
-	d.part(id, farewell{id: id})
+	d.part(id, farewell{id: id, elders: d.leadsTo(id)})
 	delete(d.files, id)
 	delete(d.moved, id)
+}
+
+// leadsTo are the lanes that a start would not find without the source.
+func (d *dispatch) leadsTo(id uint64) []elder {
+	l := d.lanes[d.files[id]]
+	switch {
+	case l == nil:
+		return nil
+	case l.block >= 0 && d.moved[id]:
+		return d.elders[laneKey{d.cfg.Sources[l.block].Name, l.topic, 0}]
+	}
+	return d.inherited[l.id]
 }
 
 // Lost implements tail.Handler.

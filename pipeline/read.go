@@ -47,7 +47,8 @@ type reader struct {
 	round   uint64           // of turns
 	feeds   map[uint32]*feed // by the id of their home lane
 	files   []*openFile
-	open    []*feed // those that hold records or moved cursors
+	late    []farewell // kept back
+	open    []*feed    // those that hold records or moved cursors
 }
 
 // generations are the files that took turns at one path. The watcher hands them
@@ -77,6 +78,7 @@ type openFile struct {
 	cursor tail.Cursor // as of the last group
 	known  bool        // the spool has its Source entry
 	moved  bool        // that may name another lane
+	owes   bool        // the spool is told where it is once its feed may be read, if it is not read before
 	dirty  bool        // in feed.dirty
 	more   bool        // the last turn left bytes unread
 	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
@@ -119,6 +121,8 @@ type farewell struct {
 	block int
 	id    uint64
 	lost  span // to > from: only that
+
+	elders []elder // it is remembered until they are through
 }
 
 type handover struct {
@@ -184,7 +188,11 @@ func (r *reader) takeMail(now time.Time) {
 		}
 		of := &openFile{f: h.f, feed: f, line: f.line(h.family), known: h.fileKnown, moved: h.moved, more: true, grewAt: now}
 		of.base, of.reached = of.f.Cursor().Offset, of.f.Cursor().Offset
-		if _, of.cursor = h.f.Place(); !of.known || h.f.Owes() {
+		_, of.cursor = h.f.Place()
+		switch {
+		case of.known && h.f.Owes() && inherited(f.elders):
+			of.owes = true // under the name of now, nothing would lead a start to them
+		case !of.known || h.f.Owes():
 			// Also an empty one: if it is renamed or grows while the agent is
 			// down, this is how it is known again.
 			r.touch(of, now)
@@ -197,7 +205,23 @@ func (r *reader) takeMail(now time.Time) {
 		h.f.Attach(r.notify)
 		r.files = append(r.files, of)
 	}
-	r.sayFarewell(gone)
+	r.sayFarewell(r.takeLeave(gone))
+}
+
+// takeLeave keeps back what is still needed: sources that lead a start to lanes of a block that is gone from the config.
+func (r *reader) takeLeave(gone []farewell) (now []farewell) {
+	if len(gone)+len(r.late) == 0 {
+		return nil
+	}
+	gone, r.late = append(r.late, gone...), nil
+	for _, x := range gone {
+		if inherited(x.elders) {
+			r.late = append(r.late, x)
+		} else {
+			now = append(now, x)
+		}
+	}
+	return now
 }
 
 // sayFarewell hands the news over, in order: a loss before the end of its file.
