@@ -230,7 +230,7 @@ func TestRefusals(t *testing.T) {
 		{"app-logs", strings.Repeat("x", 250), `x.yaml:8: sources[0].topic: is "` + strings.Repeat("x", 250) + `"; a Kafka topic is not . or .. and has 1 to 249 characters out of a-z A-Z 0-9 . _ -`},
 		{"name: app", "name: a/b", `x.yaml:6: sources[0].name: is "a/b"; a name has 1 to 100 characters out of a-z A-Z 0-9 . _ -`},
 		{"", "  - {name: app, paths: [/x], topic: t}\n", `x.yaml:9: sources[1].name: "app" is the name of sources[0] too; names are unique and stay`},
-		{"/var/log/app/**/*.log", "/var/log/[a", `x.yaml:7: sources[0].paths[0]: "/var/log/[a" is not a valid pattern; an open [ or { needs its end`},
+		{"/var/log/app/**/*.log", "/var/log/[a", `x.yaml:7: sources[0].paths[0]: "/var/log/[a" is not a valid pattern: the [ of "[a" has no ] behind it; \[ is a bracket itself`},
 		{"    topic", "    exclude: ['*.gz']\n    topic", `x.yaml:8: sources[0].exclude[0]: is "*.gz"; it must be absolute, as in /**/*.gz`},
 		{"/var/lib/shipper", "spool", `x.yaml:4: spool.dir: is "spool"; it must be an absolute path`},
 		{"sources", "  max_bytes: 31MiB\nsources", `x.yaml:5: spool.max_bytes: is 32505856; the smallest spool has 32MiB`},

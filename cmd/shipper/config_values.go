@@ -362,8 +362,8 @@ func globPattern(s string) error {
 	if s == "" {
 		return errors.New("is empty")
 	}
-	if !doublestar.ValidatePattern(s) {
-		return fmt.Errorf("%q is not a valid pattern; an open [ or { needs its end", s)
+	if fault := patternFault(s); fault != "" {
+		return fmt.Errorf("%q is not a valid pattern: %s", s, fault)
 	}
 	return nil
 }
