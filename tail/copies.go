@@ -105,7 +105,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			}
 			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
 			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
-				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, false}, true
+				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, true}, true
 			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue

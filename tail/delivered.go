@@ -34,10 +34,6 @@ func (w *Watcher) keepDelivered(f *File) bool {
 	case s.delivered || f.ID() == 0:
 		return s.delivered
 	case s.packed != "":
-		st, err := statPath(s.at)
-		if err != nil || !st.is(&s.st) {
-			return false
-		}
 		w.closeFile(f)
 		w.bound(f)
 		return true
@@ -48,13 +44,13 @@ func (w *Watcher) keepDelivered(f *File) bool {
 	switch c, n := w.wholeCopy(f); {
 	case n == 0:
 		return false
-	case n == 1 || sameWrite(s.st.mtime, c.st.mtime):
+	case s.st.size > 0 && (n == 1 || sameWrite(s.st.mtime, c.st.mtime)):
 		w.bind(f, c)
-	default: // its last bytes tell
+	default: // its last bytes tell; of an empty one nothing does but that its copy was read, which the spool is to know
 		w.closeFile(f)
 		delete(w.sources, s.key)
 		w.enterCopy(f, c)
-		s.younger = true
+		s.younger = s.st.size > 0
 		w.queue(f)
 	}
 	return true
@@ -104,7 +100,8 @@ func (w *Watcher) heldElsewhere(at blockPath, sib sibling, head []byte) bool {
 	return false
 }
 
-// wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be.
+// wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be. Of an empty one it is the
+// oldest that was made since and holds nothing.
 func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 	names, dirs := w.namesOfKin(f)
 	for _, dir := range dirs {
@@ -117,7 +114,10 @@ func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 				continue
 			}
 			head, kind := w.headOf(sib)
-			if kind == "" || !beginsLike(head, f.fp) || !w.sizeIn(sib).is(f.src.st.size) {
+			switch isEmpty := f.src.st.size == 0; {
+			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !w.sizeIn(sib).is(f.src.st.size)):
+				continue
+			case isEmpty && (!w.holdsNothing(sib) || sib.st.born < f.src.st.born || n > 0 && byDate(sib.path, best.at) > 0):
 				continue
 			}
 			if n++; n == 1 || sameWrite(f.src.st.mtime, sib.st.mtime) {

@@ -85,7 +85,9 @@ func (w *Watcher) wantBack(f *File) {
 func (w *Watcher) putAway(f *File) {
 	f.givenUp.Store(false)
 	if f.src.st.nlink == 0 {
-		if w.forget(f) { // only now its reader has said how far it is
+		if f.unread(f.src.st.size) <= 0 {
+			w.leaveBehind(f)
+		} else if w.forget(f) { // only now its reader has said how far it is
 			w.stats.givenUp.Add(1)
 			w.log.Warn("too much is held open of deleted files that wait to be read: the oldest was given up",
 				"path", f.Path(), "source", f.ID(), "bytes", f.src.st.size, "held_files_max", w.heldFilesMax, "held_bytes_max", w.heldBytesMax)
