@@ -1,6 +1,9 @@
 package tail
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // around is where other generations of a path may be, and what they may be named after. Symlinks are followed once for all that is
 // asked in one look.
@@ -34,4 +37,25 @@ func (w *Watcher) namesOf(path string) []string { return slices.Clip(w.around(pa
 // lookAnew forgets what directories held and where symlinks led.
 func (w *Watcher) lookAnew() {
 	w.siblings, w.arounds, w.linked = nil, nil, nil
+}
+
+// namedAfter tells whether any of names has other for a rotation, by the rule is.
+func namedAfter(names []string, other string, is func(path, other string) bool) bool {
+	return slices.ContainsFunc(names, func(name string) bool { return is(name, other) })
+}
+
+// rotatedName tells whether a file at path may have been renamed to other by a rotation: app.log becomes
+// app.log.1, app.log-20240131, app.1.log, app-2024-01-31.log.
+func rotatedName(path, other string) bool {
+	stem, _, _ := strings.Cut(strings.TrimLeft(path[len(parent(path)):], "/"), ".")
+	return stem != "" && strings.HasPrefix(strings.TrimLeft(other[len(parent(other)):], "/"), stem)
+}
+
+// parent is the directory part of an absolute path.
+func parent(path string) string {
+	i := strings.LastIndexByte(path, '/')
+	if i <= 0 {
+		return "/"
+	}
+	return path[:i]
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -32,6 +31,9 @@ func (w *Watcher) lookForMissing() {
 func (w *Watcher) miss(f *File) {
 	s := &f.src
 	if !s.missing {
+		if w.scanning && s.st.born != 0 && f.ID() != 0 { // what took its place may have been moved away, too
+			w.unsettle(blockPath{s.key.block, f.Path()}, w.sinceSeen(f))
+		}
 		s.missing, s.at, s.lostSince, s.changedAt = true, "", time.Time{}, w.now()
 		f.gone.Store(true)
 		if s.out {
@@ -476,25 +478,4 @@ func (w *Watcher) limitUnseen() {
 		}
 		w.forget(oldest)
 	}
-}
-
-// namedAfter tells whether any of names has other for a rotation, by the rule is.
-func namedAfter(names []string, other string, is func(path, other string) bool) bool {
-	return slices.ContainsFunc(names, func(name string) bool { return is(name, other) })
-}
-
-// rotatedName tells whether a file at path may have been renamed to other by a rotation: app.log becomes
-// app.log.1, app.log-20240131, app.1.log, app-2024-01-31.log.
-func rotatedName(path, other string) bool {
-	stem, _, _ := strings.Cut(strings.TrimLeft(path[len(parent(path)):], "/"), ".")
-	return stem != "" && strings.HasPrefix(strings.TrimLeft(other[len(parent(other)):], "/"), stem)
-}
-
-// parent is the directory part of an absolute path.
-func parent(path string) string {
-	i := strings.LastIndexByte(path, '/')
-	if i <= 0 {
-		return "/"
-	}
-	return path[:i]
 }
