@@ -212,20 +212,10 @@ func (w *Watcher) oldestDated(at blockPath) (oldest *File) {
 
 // isOlder tells whether what is in a copy is older than g: by date, or since it was made before g was set aside to be compressed.
 func (u *unseen) isOlder(g *File, names []string) bool {
-	if setAside(names, g.name()) {
+	if namedAfter(names, g.name(), setAside) {
 		return u.st.born != 0 && u.st.born < g.src.st.ctime
 	}
 	return byDate(u.at, g.name()) < 0
-}
-
-// setAside tells whether a log has the name that logback gives it until its copy is done: app.log1764511682123456.tmp, with the time since
-// the start of the machine, which no date can be compared with. Nobody writes to it.
-func setAside(names []string, path string) bool {
-	return slices.ContainsFunc(names, func(name string) bool {
-		rest, ok := strings.CutPrefix(path, name)
-		number, isTmp := strings.CutSuffix(rest, ".tmp")
-		return ok && isTmp && len(number) > countDigitsMax && digits(number) == len(number)
-	})
 }
 
 // between tells which of copies, which are in order, are behind older and before younger; no name: all.

@@ -96,7 +96,7 @@ func leadingDigits(s string) string {
 // rotationName tells whether a file beside path is certainly named as its rotations are, since it is read unseen: app.log.1,
 // app.log-20240131, app.log.old, app.1.log; not app.log.lock, and not app.log.wf, which is a log of its own.
 func rotationName(path, other string) bool {
-	if numbered(path, other) {
+	if numbered(path, other) || setAside(path, other) {
 		return true
 	}
 	rest, _ := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
@@ -106,7 +106,15 @@ func rotationName(path, other string) bool {
 // generationName tells whether a file beside path may be one of its rotations, or what somebody made of one: app.log.1, app.log.saved.
 func generationName(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
-	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0])) || tagOf(path, other) != ""
+	return ok && rest != "" && strings.ContainsRune(".-_", rune(rest[0])) || tagOf(path, other) != "" || setAside(path, other)
+}
+
+// setAside tells whether a file beside path has the name that logback gives the log until its copy is done: app.log1764511682123456.tmp,
+// with the time since the start of the machine, which no date can be compared with. Nobody writes to it.
+func setAside(path, other string) bool {
+	rest, ok := strings.CutPrefix(other, path)
+	number, isTmp := strings.CutSuffix(rest, ".tmp")
+	return ok && isTmp && len(number) > countDigitsMax && digits(number) == len(number)
 }
 
 func trueFirst(a, b bool) int {

@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"path/filepath"
 	"slices"
 	"testing"
 )
@@ -61,6 +62,7 @@ func TestRotationNames(t *testing.T) {
 		{"app-2026-11-30.log", "app-2026-11-30-1.log", "-0"},
 		{"localhost_access_log.txt", "localhost_access_log.2026-11-30.txt", ".0-0-0"},
 		{"my\n.log", "my\n-3.log", "-0"},
+		{"app.log", "app.log1764511682123456.tmp", ""},
 	} {
 		if !rotationName("/l/"+x.path, "/l/"+x.other) || !generationName("/l/"+x.path, "/l/"+x.other) {
 			t.Errorf("%s is no rotation of %s", x.other, x.path)
@@ -84,6 +86,8 @@ func TestRotationNames(t *testing.T) {
 		{"app.log", "app-10.0.0.7.log"}, // of a host
 		{"app.log", "app-2026-11-30.txt"},
 		{"app.log", "app-1.log.tmp"},
+		{"app.log", "app.log1.tmp"},
+		{"app.log", "app.log1764511682123456.tmp.1"},
 		{"app.log", "app.1.log.bz"},
 		{"app.log", "my-app-1.log"},
 		{"app.log", "1.log"},
@@ -91,6 +95,27 @@ func TestRotationNames(t *testing.T) {
 	} {
 		if rotationName("/l/"+x[0], "/l/"+x[1]) {
 			t.Errorf("%s is taken for a rotation of %s", x[1], x[0])
+		}
+	}
+}
+
+func TestOfAnother(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, "block paths=*", `write app.log "1\n"`, `write app.log.log "2\n"`, `write access "3\n"`, `write access.log "4\n"`, "poll")
+	for other, want := range map[string]string{
+		"app.log.1":                "app.log",
+		"app.log-20261130.log.gz":  "app.log.log",
+		"app.log.1.log":            "app.log.log",
+		"app-1.log":                "app.log",
+		"app.log.1.txt":            "app.log", // there is no app.log.txt
+		"access-2026-11-30.log.gz": "access.log",
+		"access.1":                 "access",
+	} {
+		for _, path := range []string{"app.log", "app.log.log", "access", "access.log"} {
+			at := blockPath{0, filepath.Join(m.dir, path)}
+			if is := filepath.Join(m.dir, other); rotationName(at.path, is) && m.w.ofAnother(at, is) == (path == want) {
+				t.Errorf("%s beside %s: of another is %v", other, path, path == want)
+			}
 		}
 	}
 }

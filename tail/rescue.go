@@ -161,7 +161,7 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 		for _, sib := range w.siblingsIn(dir) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
 			g := w.sourceOf(at.block, &sib.st)
-			if g != nil && (g.isKnown() || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] {
+			if g != nil && (g.isKnown() || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] || w.ofAnother(at, sib.path) {
 				continue // it is known; a compressed file that a pattern found just now is not
 			}
 			c := found{candidate{block: at.block, path: at.path}, k, sib.st}

@@ -36,6 +36,24 @@ func tagBefore(name string, dot int) int {
 	return tag
 }
 
+// ofAnother tells whether a file that is named like a rotation of a path is that of another log that is known, by more of its name:
+// app.log-20261130.log, beside app.log and app.log.log.
+func (w *Watcher) ofAnother(at blockPath, other string) bool {
+	other = withoutTags(other)
+	name := strings.LastIndexByte(other, '/') + 1
+	dot := extensionOf(other[name:])
+	if dot < 0 {
+		return false
+	}
+	tag := tagBefore(other[name:], dot)
+	if tag < 0 {
+		return false
+	}
+	path := other[:name+tag] + other[name+dot:]
+	f := w.byPath[path]
+	return path != at.path && len(path) > len(at.path) && (f != nil && f.Path() == path || len(w.strayPaths[blockPath{at.block, path}]) > 0)
+}
+
 // isDate tells whether s begins with a date: 20261130, 2026-11.
 func isDate(s string) bool {
 	n := digits(s)
