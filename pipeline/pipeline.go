@@ -257,7 +257,7 @@ func (a *Agent) tailOptions(known []tail.Known, had begun) tail.Options {
 	for i := range a.cfg.Sources {
 		s := &a.cfg.Sources[i]
 		o.Blocks = append(o.Blocks, tail.Block{Name: s.Name, Paths: s.Paths, Exclude: s.Exclude, IgnoreOlder: s.IgnoreOlder, StartAtEnd: s.StartAtEnd && !had[s.Name], Joins: s.joins(),
-			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.Encoding, IdleFlush: s.IdleFlush})
+			LineBytesMax: s.LineBytesMax, Oversize: oversize(s.Oversize), Encoding: s.fileEncoding(), IdleFlush: s.IdleFlush})
 	}
 	return o
 }

@@ -313,6 +313,7 @@ func (a *Agent) recordCounts() map[string]map[string]uint64 {
 func (s *Source) compile() error {
 	c := s.Record
 	c.Source, c.RecordBytesMax, c.Oversize, c.Topic = s.Name, s.LineBytesMax, record.Oversize(oversize(s.Oversize)), s.Topic
+	c.UTF8 = s.repairs()
 	f, err := record.Compile(c)
 	if err != nil {
 		return fmt.Errorf("source %s: %w", s.Name, err)
@@ -329,6 +330,18 @@ func (s *Source) compile() error {
 
 // joins tells whether records may go on in the next generation of a file.
 func (s *Source) joins() bool { return s.Record.Container != record.NoContainer }
+
+// repairs tells whether what is not UTF-8 is replaced in records, when they are whole, and not line by line: container run times cut
+// messages within characters.
+func (s *Source) repairs() bool { return s.joins() && s.Encoding == "utf-8" }
+
+// fileEncoding is the encoding of a file's lines.
+func (s *Source) fileEncoding() string {
+	if s.repairs() {
+		return "raw"
+	}
+	return s.Encoding
+}
 
 // topic is where the lines of a file go.
 func (s *Source) topic(path string) string {

@@ -84,7 +84,8 @@ type Config struct {
 	Host   string
 
 	Container      Container
-	RecordBytesMax int // content of a record
+	UTF8           bool // what is not UTF-8 in a record is replaced
+	RecordBytesMax int  // content of a record
 	Oversize       Oversize
 	Timeout        time.Duration // an unfinished record that did not grow for so long ends; 0: 5 s
 	Multiline      Multiline
@@ -194,7 +195,7 @@ const (
 	Damaged                     // not in the container format: passed on as it was
 	Redacted                    // something in it was replaced
 	EnvelopeCut                 // its JSON envelope was longer than a record may be: the end of the message was dropped
-	Repaired                    // bytes that are not UTF-8 were replaced in its envelope
+	Repaired                    // bytes that are not UTF-8 were replaced
 	NoTime                      // no time was found in it: it has the time it was read
 	TimeClamped                 // its time was outside what timestamp allows
 	NoKey                       // the field for its key was not there, or null

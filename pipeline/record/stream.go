@@ -29,14 +29,14 @@ type Scratch struct {
 	parts []part
 	arena []byte // messages that are not in the block as they are
 
-	joined, redacted, value, key []byte // of the record that was peeked at
-	message                      []byte // as multiline looks at it
-	spare                        []byte
-	headers                      []Header
-	numbers                      []byte   // values of headers
-	names                        [][]byte // of members of an object
-	timeMember                   []byte   // what an envelope says of timeMs
-	timeMs                       int64
+	joined, repaired, redacted, value, key []byte // of the record that was peeked at
+	message                                []byte // as multiline looks at it
+	spare                                  []byte
+	headers                                []Header
+	numbers                                []byte   // values of headers
+	names                                  [][]byte // of members of an object
+	timeMember                             []byte   // what an envelope says of timeMs
+	timeMs                                 int64
 
 	Counts Counts // since the owner last cleared it
 }

@@ -2,6 +2,7 @@ package record
 
 import (
 	"time"
+	"unicode/utf8"
 )
 
 // Peek returns the oldest finished record that passes the filters; the same one until Take. Those that do not pass are
@@ -23,6 +24,10 @@ func (s *Stream) Peek(now time.Time) (r *Record, ok bool) {
 			continue
 		}
 		text := s.gather(u)
+		repair := s.f.cfg.UTF8 && !utf8.Valid(text)
+		if repair {
+			text = s.repaired(text)
+		}
 		switch reason, drop := s.judge(text, now); {
 		case !s.paused.IsZero():
 			return nil, false
@@ -33,7 +38,9 @@ func (s *Stream) Peek(now time.Time) (r *Record, ok bool) {
 			continue
 		}
 		s.render(u, text, now)
-		s.peeked = true
+		if s.peeked = true; repair {
+			s.note(Repaired)
+		}
 	}
 	return &s.rec, true
 }
@@ -93,6 +100,27 @@ func (sc *Scratch) appendContent(b []byte, u *unit) []byte {
 		}
 		b = append(b, p.b...)
 	}
+	return b
+}
+
+// repaired is text with U+FFFD for bytes that are not UTF-8, or with ? where it would have more bytes than a record may. Only of a whole
+// message can that be said: its pieces end and begin within characters.
+func (s *Stream) repaired(text []byte) []byte {
+	b, room := s.sc.repaired[:0], s.f.cfg.RecordBytesMax-len(text)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r != utf8.RuneError || size > 1:
+			b = append(b, text[:size]...)
+		case room < utf8.RuneLen(utf8.RuneError)-1:
+			b = append(b, '?')
+		default:
+			b = utf8.AppendRune(b, r)
+			room -= utf8.RuneLen(utf8.RuneError) - 1
+		}
+		text = text[size:]
+	}
+	s.sc.repaired = b
 	return b
 }
 
