@@ -170,7 +170,8 @@ func (w *Watcher) strayCopy(f *File) bool {
 		w.unsettle(blockPath{f.src.key.block, f.Path()}, 0)
 	}
 	w.unstray(f)
-	if c.whole && (c.sure || followed) {
+	isOwn := c.key.ino == f.fp.Ino && c.st.born == f.fp.Born && w.sizeIn(sibling{c.at, c.st}).mask == 0
+	if c.whole && (c.sure || followed) || isOwn && followed && c.kind != "" {
 		w.bind(f, c)
 		return true
 	}

@@ -44,7 +44,7 @@ func (w *Watcher) keepDelivered(f *File) bool {
 	switch c, n := w.wholeCopy(f); {
 	case n == 0:
 		return false
-	case s.st.size > 0 && (n == 1 || sameWrite(s.st.mtime, c.st.mtime)):
+	case s.st.size > 0 && (n == 1 && c.whole || sameWrite(s.st.mtime, c.st.mtime)):
 		w.bind(f, c)
 	default: // its last bytes tell; of an empty one nothing does but that its copy was read, which the spool is to know
 		w.closeFile(f)
@@ -100,7 +100,8 @@ func (w *Watcher) heldElsewhere(at blockPath, sib sibling, head []byte) bool {
 	return false
 }
 
-// wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be. Of an empty one it is the
+// wholeCopy looks for the compressed file that holds f, all of which was read, and tells how many it may be, with those that do not
+// tell how much they hold. Of an empty one it is the
 // oldest that was made since and holds nothing.
 func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 	names, dirs := w.namesOfKin(f)
@@ -114,14 +115,16 @@ func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 				continue
 			}
 			head, kind := w.headOf(sib)
+			holds := w.sizeIn(sib)
+			whole := holds.is(f.src.st.size)
 			switch isEmpty := f.src.st.size == 0; {
-			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !w.sizeIn(sib).is(f.src.st.size)):
+			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !whole && holds.mask != 0):
 				continue
 			case isEmpty && (!w.holdsNothing(sib) || sib.st.born < f.src.st.born || n > 0 && byDate(sib.path, best.at) > 0):
 				continue
 			}
 			if n++; n == 1 || sameWrite(f.src.st.mtime, sib.st.mtime) {
-				best = copyFound{found: found{candidate{block: k.block, path: f.Path()}, k, sib.st}, at: sib.path, kind: kind, sure: true, whole: true}
+				best = copyFound{found: found{candidate{block: k.block, path: f.Path()}, k, sib.st}, at: sib.path, kind: kind, sure: true, whole: whole}
 			}
 		}
 	}

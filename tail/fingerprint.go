@@ -194,6 +194,18 @@ func compressed(head []byte) string {
 	return ""
 }
 
+const magicBytesMax = 6 // of compressions
+
+// isMagicPart tells whether a file that begins with head, and has no more, may become a compressed one.
+func isMagicPart(head []byte) bool {
+	for _, c := range compressions {
+		if len(head) < len(c.magic) && c.magic[:len(head)] == string(head) {
+			return true
+		}
+	}
+	return false
+}
+
 func (fp Fingerprint) String() string {
 	return fmt.Sprintf("device %d inode %d prefix %016x/%d", fp.Dev, fp.Ino, fp.Prefix, fp.PrefixBytes)
 }

@@ -30,10 +30,10 @@ type doubt struct {
 	scan  uint64 // that asked last
 }
 
-// mayBeCopy tells whether c holds, or may hold, what is read from its original. What is named as compressed and still empty may
-// be about to.
+// mayBeCopy tells whether c holds, or may hold, what is read from its original. What is named as compressed and still empty, or has
+// no more than the first byte of a compression, may be about to.
 func (w *Watcher) mayBeCopy(c found) bool {
-	if c.st.size == 0 && packedName(c.path) { // once it was handed out, nobody would look how it begins
+	if c.st.size < magicBytesMax && packedName(c.path) && isMagicPart(w.firstBytes(sibling{c.path, c.st}, magicBytesMax)) { // once it was handed out, nobody would look how it begins
 		w.rescan = w.rescan || young(w.wall, &c.st, int64(copyYoung))
 		return true
 	}

@@ -173,7 +173,7 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 			head, kind := w.headOf(sib)
 			switch {
 			case w.moved != moved: // what it is cannot be told: it has another name by now
-			case kind == "" && len(head) == 0 && w.isBegun(names, sib): // something is about to be written to it
+			case kind == "" && isMagicPart(head) && w.isBegun(names, sib): // something is about to be written to it
 				if young(w.wall, &sib.st, int64(copyYoung)) {
 					w.lookAgain[kinOf(at)], w.rescan = true, true
 				}

@@ -13,6 +13,7 @@ package tail
 //	lchown UID FILE         gives a file or symlink away
 //	mmap FILE OFFSET TEXT   write in the middle through a mapping       socket FILE
 //	gzip FILE, zstd FILE    compress to FILE.gz, FILE.zst, which keeps the time of the last write; rm FILE
+//	pipe FILE               zstd that does not know how much will come, and does not say how much came
 //	pack FROM TO            compress FROM to TO, which has no time of what is in it, as many programs do; rm FROM
 //	damage FILE N           cut a file to N bytes, keeping its times
 //	touch FROM FILE         gives FILE the time of the last write of FROM
@@ -299,7 +300,7 @@ func (m *machine) command(verb string, args []string, path func(int) string) err
 			return err
 		}
 		return os.WriteFile(path(1), data, 0o644)
-	case "gzip", "zstd":
+	case "gzip", "zstd", "pipe":
 		return pack(verb, path(0))
 	case "pack":
 		if err := pack("gzip", path(0)); err != nil {
@@ -384,6 +385,9 @@ func pack(with, path string) error {
 		var z *zstd.Encoder
 		if z, err = zstd.NewWriter(&b, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(64<<10)); err == nil {
 			_, err = z.Write(data)
+			if with == "pipe" {
+				err = errors.Join(err, z.Flush())
+			}
 			err = errors.Join(err, z.Close())
 		}
 	}
