@@ -61,7 +61,7 @@ func (d *dispatch) beginnings(files []*tail.File) []*group {
 		x := room(fileEntriesBytes + len(f.Block()) + len(f.Path()))
 		x.commit.Sources = append(x.commit.Sources, spoolSource(f, l.id))
 		x.commit.Cursors = append(x.commit.Cursors, spoolCursor(f.ID(), f.Cursor()))
-		f.FingerprintChanged() // not from here on
+		f.EntryChanged() // not from here on
 	}
 	for _, l := range lanes {
 		name := d.cfg.Sources[l.block].Name

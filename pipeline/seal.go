@@ -250,7 +250,7 @@ func (r *reader) sealLane(f *feed, ol *openLane) {
 
 func (r *reader) addCursor(g *group, of *openFile) {
 	f, id := of.f, of.f.ID()
-	if f.FingerprintChanged() || !of.known || of.moved {
+	if f.EntryChanged() || !of.known || of.moved {
 		g.commit.Sources = append(g.commit.Sources, spoolSource(f, of.feed.home.id))
 		of.known, of.moved = true, false
 	}

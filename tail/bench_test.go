@@ -70,7 +70,7 @@ func TestReadAllocatesNothing(t *testing.T) {
 			}
 			f.Cursor()
 		}
-		if f.FingerprintChanged() {
+		if f.EntryChanged() {
 			f.Fingerprint()
 		}
 	})

@@ -54,6 +54,7 @@ type File struct {
 	cur      Cursor      // while closed
 	fp       Fingerprint // Prefix is brought up to date when asked for
 	fpTold   Fingerprint
+	dirTold  string
 	pending  int       // bytes of the unfinished last line, as last seen
 	nulTo    int64     // bytes from the offset to here are NUL, as last seen
 	sizeSeen int64     // largest end of file that Fill saw
@@ -109,11 +110,13 @@ func (f *File) Fingerprint() Fingerprint {
 	return f.fp
 }
 
-// FingerprintChanged tells whether that of Place differs from what the spool knew, or from the last call.
-func (f *File) FingerprintChanged() bool {
-	told := f.fpTold
+// EntryChanged tells whether the fingerprint of Place or the directory of Path differs from what the spool knew, or from the last call.
+// A name that a rotation gave leads nowhere that the old one does not.
+func (f *File) EntryChanged() bool {
+	fp, dir := f.fpTold, f.dirTold
 	f.fpTold, _ = f.Place()
-	return told != f.fpTold
+	f.dirTold = parent(f.Path())
+	return fp != f.fpTold || dir != f.dirTold
 }
 
 // Cursor is the place behind the last line handed out (and behind what was dropped after it). A hash of 256
@@ -141,7 +144,8 @@ func (f *File) Place() (Fingerprint, Cursor) {
 	return f.Fingerprint(), f.Cursor()
 }
 
-// Owes tells a receiver that gets the file whether what it knows of it may be older than Place: it was truncated since, and given back.
+// Owes tells a receiver that gets the file whether what it knows of it may be older than Place and Path: it was truncated since, and
+// given back, or its directory was moved.
 func (f *File) Owes() bool { return f.owes }
 
 // Attach makes the watcher send to notify, without blocking, when it thinks that the file changed. One channel

@@ -41,7 +41,7 @@ type source struct {
 	roomAt    time.Time // when a reader gave it back last, or its room was looked into
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
-	owes      bool      // it was truncated, and the spool may hold where it was before that: it is handed out once more
+	owes      bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
 	kin       blockPath // generations of one path
 	from      blockPath // those of the path where it was found first, if they are others
 	copySource
@@ -202,6 +202,7 @@ func (w *Watcher) settlePaths() {
 }
 
 func (w *Watcher) setPath(f *File, path string) {
+	f.src.owes = f.src.owes || f.ID() != 0 && parent(path) != parent(f.Path())
 	f.path.Store(&path)
 	f.src.real = w.realPath(path, f.src.link)
 	w.byPath[path] = f

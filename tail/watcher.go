@@ -185,7 +185,7 @@ func newWatcher(o Options) (*Watcher, error) {
 			f.src.key.block, f.src.wasBlock = w.heirOf(k, o.Known), k.Block
 		}
 		f.id.Store(k.ID)
-		f.fp, f.fpTold, f.cur = k.Fingerprint, k.Fingerprint, k.Cursor
+		f.fp, f.fpTold, f.cur, f.dirTold = k.Fingerprint, k.Fingerprint, k.Cursor, parent(k.Path)
 		f.src.st.born = k.Fingerprint.Born
 		w.strays[k.Fingerprint.Ino] = append(w.strays[k.Fingerprint.Ino], f)
 		at := blockPath{f.src.key.block, k.Path}
