@@ -122,6 +122,12 @@ func watchOne(t *testing.T, x *bench) context.Context {
 	if err := os.WriteFile(path, []byte("{\"k\":\"a\"}\n{\"k\":\"b\"}\n{\"k\":\"c\"}\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	return watchPath(t, x, path)
+}
+
+// watchPath has the bench's reader take a file.
+func watchPath(t *testing.T, x *bench, path string) context.Context {
+	t.Helper()
 	w, err := tail.NewWatcher(tail.Options{Blocks: []tail.Block{{Name: "app", Paths: []string{path}, LineBytesMax: 1000}}, NoInotify: true})
 	if err != nil {
 		t.Fatal(err)

@@ -379,7 +379,6 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 		}
 		if n > 0 {
 			of.grewAt = now
-			r.stats.bytes.Add(uint64(n))
 			blocked = r.takeLines(of, now)
 		} else {
 			blocked = r.takeUnfinished(of, now)
@@ -388,7 +387,7 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			of.f.Unfill()
 			of.more = true
 		}
-		of.reached = of.f.Cursor().Offset
+		r.advance(of, st.Truncated)
 		if _, c := of.f.Place(); c != of.cursor || st.Truncated {
 			r.touch(of, now)
 			r.sealCrowd(of.feed)
@@ -402,6 +401,17 @@ func (r *reader) turn(of *openFile, now time.Time) (blocked bool) {
 			return false
 		}
 	}
+}
+
+// advance notes how far the file's lines are taken. A line that has no end yet is filled again each time that the file grows, and counts
+// once it is taken.
+func (r *reader) advance(of *openFile, truncated bool) {
+	from := of.reached
+	if truncated {
+		from = 0
+	}
+	of.reached = of.f.Cursor().Offset
+	r.stats.bytes.Add(uint64(max(0, of.reached-from)))
 }
 
 // takeLines appends what is filled to the lane's batch. A line that does not

@@ -325,3 +325,34 @@ func BenchmarkReadSplitBatch(b *testing.B) {
 		})
 	}
 }
+
+// A line that is written in pieces is filled again with each of them, and its bytes are read once (C189).
+func TestBytesOfUnfinishedLineCountOnce(t *testing.T) {
+	x := newBench(t, "none", 64<<20)
+	path := filepath.Join(t.TempDir(), "a.log")
+	write := func(text string) {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("one\nabc")
+	ctx := watchPath(t, x, path)
+	for _, c := range []struct {
+		text string
+		want uint64
+	}{{"", 4}, {"def", 4}, {"g\nx", 12}, {"", 12}} {
+		write(c.text)
+		x.r.files[0].more = true
+		x.r.turns(ctx, time.Now())
+		if got := x.r.stats.bytes.Load(); got != c.want {
+			t.Errorf("after %q: %d bytes, want %d", c.text, got, c.want)
+		}
+	}
+}

@@ -149,3 +149,17 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// C104: what comes out of a variable is the value, whatever YAML or a shell would make of it.
+func TestC104EnvironmentIsNoYAML(t *testing.T) {
+	for _, password := range []string{`\C>a: "b" 'c' #d`, "two\nlines", "{x}", "${HOME} and $$", "@x", "- a", "0123", " blank ", "yes"} {
+		for _, quoted := range []string{`"${P}"`, "${P}"} {
+			c, err := parse(strings.Replace(minimal, "spool:", "  sasl:\n    mechanism: plain\n    username: u\n    password: "+quoted+"\nspool:", 1), "P="+password)
+			if err != nil {
+				t.Errorf("%s with %q: %v", quoted, password, err)
+			} else if got := string(c.Kafka.SASL.Password); got != password {
+				t.Errorf("%s: %q, want %q", quoted, got, password)
+			}
+		}
+	}
+}

@@ -42,7 +42,7 @@ func TestLogReaderGone(t *testing.T) {
 
 // Signals may come at any moment of a start. A stop ends the process cleanly, or by the signal's default action before it touched
 // anything; a SIGHUP ends nothing once the config is read. In the end the spool, which lived through all of them, is in order.
-func TestSignalsDuringStart(t *testing.T) {
+func TestC168SignalsDuringStart(t *testing.T) {
 	dir := t.TempDir()
 	spool := filepath.Join(dir, "spool")
 	write(t, 0o600, filepath.Join(dir, "app.log"), "one\n")

@@ -353,7 +353,7 @@ func TestRestartIntoBacklog(t *testing.T) {
 }
 
 // Kafka is not there: at the start, while lines are read, and when the agent is asked to stop.
-func TestStopWithoutKafka(t *testing.T) {
+func TestC162StopWithoutKafka(t *testing.T) {
 	w := newWorld(t, embedded(t, 2), kafkatest.WriterOptions{Files: 3})
 	w.cut()
 	w.writer.Write(5_000)
