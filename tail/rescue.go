@@ -7,11 +7,13 @@ package tail
 //
 // So what the spool knows of a path is one piece of the sequence without holes, and a file that is named like a rotation, is
 // younger than the oldest of that piece and is not in it was never seen: it is read. When that has to be looked for, the path
-// is unsettled. What is in a file that is there as it was written was made when the file was; what is in a compressed copy was
-// written last when the copy says, if the program that made it kept the time, else its name tells (kin.go).
+// is unsettled. A compressed copy of what was read is in that piece by what it holds (delivered.go). Of the others, which no look
+// saw or which are older than all that is known, times tell: what is in a file that is there as it was written was made when the
+// file was; what is in a compressed copy was written last when the copy says, if the program that made it kept the time, else its
+// name tells (kin.go).
 //
 // Where creation times are unknown, nothing is guessed. A file that was truncated in place is as old as it was: copies that
-// were made of it then and are all forgotten look younger than it, and come twice once it is renamed.
+// were made of it before it was known look younger than it, and come twice once it is renamed.
 
 import (
 	"bytes"

@@ -107,7 +107,7 @@ type statsReply struct {
 	FilesOpenMax        int64   `json:"files_open_max"`
 	FilesReading        int64   `json:"files_reading"`
 	FilesWaiting        int64   `json:"files_waiting"` // have unread bytes and wait for a descriptor
-	FilesMissing        int64   `json:"files_missing"` // no pattern finds them any more, not forgotten yet
+	FilesMissing        int64   `json:"files_missing"` // no pattern finds them any more, not forgotten yet; not what is delivered and has a compressed copy
 	UnreadBytes         int64   `json:"unread_bytes"`
 	IgnoredFiles        uint64  `json:"ignored_files"` // older than ignore_older when they were found
 	Inotify             bool    `json:"inotify"`       // false: files are only polled
