@@ -385,8 +385,12 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return g.src.st.size > 0
 	}
 	var own []byte
+	var kind string
 	if g.src.at != "" || !g.src.missing { // entered just now; else its path is another file's, or nobody's
-		own, _ = w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st})
+		own, kind = w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st})
+	}
+	if kind != "" {
+		return false // a pattern finds it; it is as unknown as the other, though it may begin like that, or hold nothing
 	}
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
 }
