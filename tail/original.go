@@ -186,7 +186,8 @@ func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
-		if n := min(sib.st.size, o.st.size, copyBytesMax); n > 0 && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
+		// What has more in it than the other is no copy of that: generations begin alike, and the newest may hold no more than that yet.
+		if n := min(sib.st.size, copyBytesMax); n > 0 && sib.st.size <= o.st.size && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
 			return true
 		}
 	}
