@@ -13,9 +13,7 @@ func (w *Watcher) around(path string) around {
 	a, ok := w.arounds[path]
 	if !ok {
 		real := realPath(path)
-		a.dirs = []string{parent(path), parent(real), realPath(parent(path))}
-		slices.Sort(a.dirs)
-		a.dirs = slices.Clip(slices.Compact(a.dirs))
+		a.dirs = dirsBeside(path, real)
 		a.names = []string{path}
 		if real != path {
 			a.names = []string{path, real}
@@ -26,6 +24,13 @@ func (w *Watcher) around(path string) around {
 		w.arounds[path] = a
 	}
 	return a
+}
+
+// dirsBeside lists the directories where other generations of path, which leads to real, may be.
+func dirsBeside(path, real string) []string {
+	dirs := []string{parent(path), parent(real), realPath(parent(path))}
+	slices.Sort(dirs)
+	return slices.Clip(slices.Compact(dirs))
 }
 
 // dirsOf lists the directories where other generations of path may be.

@@ -336,8 +336,8 @@ func (x *chained) states() {
 	x.did = append(x.did, fmt.Sprintf("      | open %d of %d, reading %d, unpacking %d, look again %v, unsettled %v, moved %d", len(x.w.open), x.w.openMax, x.w.stats.reading.Load(), len(x.w.unpacking), x.w.lookAgain, x.w.unsettled, x.w.moved))
 	for _, f := range x.w.sources {
 		s := &f.src
-		x.did = append(x.did, fmt.Sprintf("      | %s source %d size %d packed %q at %s missing %v out %v waiting %v fd %d lost %v finished %v age %d", filepath.Base(f.Path()), f.ID(), s.st.size, s.packed,
-			filepath.Base(s.at), s.missing, s.out, s.waiting, f.fd, !s.lostSince.IsZero(), s.finished, f.age()/1e6%1e6))
+		x.did = append(x.did, fmt.Sprintf("      | %s source %d size %d packed %q at %s missing %v out %v waiting %v fd %d lost %v finished %v age %d behind %v ended %v", filepath.Base(f.Path()), f.ID(), s.st.size, s.packed,
+			filepath.Base(s.at), s.missing, s.out, s.waiting, f.fd, !s.lostSince.IsZero(), s.finished, f.age()/1e6%1e6, f.behind.Load(), f.ended.Load()))
 	}
 	for at, since := range x.w.unsettled {
 		x.did = append(x.did, fmt.Sprintf("      | %s unsettled since %d, to be looked at again %v", filepath.Base(at.path), since/1e6%1e6, x.w.lookAgain[kinOf(at)]))

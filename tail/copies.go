@@ -14,17 +14,18 @@ import (
 
 // copySource is what a source remembers about being read from a copy.
 type copySource struct {
-	packed    string      // compressed with this: offsets are those of the unpacked bytes
-	was       Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
-	not       []key       // copies that turned out to be of other files
-	younger   bool        // it is not sure that this is the copy; then others that begin like it are younger generations
-	torn      bool        // the copy ends in the middle; it is tried again when it changes
-	finished  bool        // it was read to its end
-	delivered bool        // and stays known as long as the file is there
-	age       int64       // when what is in it was written last, if it is compressed
-	told      key         // copy that was told last
-	restOf    *File       // it is what was unread of this one before that was truncated
-	cutAt     int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
+	packed     string      // compressed with this: offsets are those of the unpacked bytes
+	was        Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
+	not        []key       // copies that turned out to be of other files
+	younger    bool        // it is not sure that this is the copy; then others that begin like it are younger generations
+	torn       bool        // the copy ends in the middle; it is tried again when it changes
+	finished   bool        // it was read to its end
+	delivered  bool        // and stays known as long as the file is there
+	age        int64       // when what is in it was written last, if it is compressed
+	told       key         // copy that was told last
+	restOf     *File       // it is what was unread of this one before that was truncated
+	unreadFrom int64       // what was not read of it was not written before; 0: the first scan
+	cutAt      int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
 
 // peeked is the head of a file as it was when last looked at.

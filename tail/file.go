@@ -31,21 +31,24 @@ type File struct {
 	ready   atomic.Bool           // something happened to it since TakeReady
 	check   atomic.Bool           // its times changed: the next Fill compares its head even if nothing follows the offset
 	shrunk  atomic.Int64          // size before a scan saw it shrink; 0: none did
+	touched atomic.Bool           // a scan saw it empty and changed
 	born    atomic.Int64          // time of creation that it got while it was open; 0: it has the one it had
 	behind  atomic.Bool           // what came before is looked for, or read: nothing is handed out until then
 	cut     atomic.Pointer[place] // where it was before it was truncated, until a receiver has what was in it, or nobody has; nil: nowhere else
 	notify  atomic.Pointer[chan<- struct{}]
 
 	unpacked atomic.Bool // all of a compressed copy was unpacked; written by the holder
+	ended    atomic.Bool // it was read to its end once, or will not be
 
 	fills   atomic.Uint64 // looks at the file
 	id      atomic.Uint64 // written once by the receiver
-	after   *File         // waits behind this one until it was read to its end; owned by the holder
+	after   *File         // was truncated, and this is what was unread of it
 	follows uint64        // number of the source whose place it took, 0: not known; written by Run before it is handed out
 
-	room   atomic.Int64           // bytes of reserved room at the end, as of the last Fill
-	readTo atomic.Int64           // the offset, as of the last Fill or the end of what it filled
-	failed atomic.Pointer[string] // why the last Fill failed; nil: it did not
+	room     atomic.Int64           // bytes of reserved room at the end, as of the last Fill
+	readTo   atomic.Int64           // the offset, as of the last Fill or the end of what it filled
+	filledTo atomic.Int64           // end of the file, as of the last Fill
+	failed   atomic.Pointer[string] // why the last Fill failed; nil: it did not
 
 	// Owned by the holder.
 	fd       int         // -1: closed; only Run opens and closes
@@ -58,6 +61,12 @@ type File struct {
 	pending  int       // bytes of the unfinished last line, as last seen
 	nulTo    int64     // bytes from the offset to here are NUL, as last seen
 	sizeSeen int64     // largest end of file that Fill saw
+	headSeen headSeen  // what nothing was taken of yet, as the watcher was asked about it
+	foundAs  int64     // time of the last write with which it was found, something in it; 0: it was empty, or is known for longer
+	aloneAt  int64     // nothing came before what is read first if nothing beside it was changed since; 0: not known
+	inTurn   bool      // one that comes before it may be held back as soon as it is looked at
+	left     bool      // the last Fill left it to the watcher
+	sawEnd   bool      // all bytes there were have been filled
 	grewAt   time.Time // when Fill last saw new bytes
 	odd      piece     // of the line handed out last, if it was no ordinary one
 	badRunes int       // characters of that line that are U+FFFD
@@ -128,22 +137,6 @@ func (f *File) Cursor() Cursor {
 	return f.rd.cursor()
 }
 
-// place is what a spool remembers of a file.
-type place struct {
-	fp  Fingerprint
-	cur Cursor
-}
-
-// Place is what the spool should remember: Fingerprint and Cursor, but for a file that was truncated what they were before, until the
-// copy of its old content has come into a receiver's hands or none was found. With the new ones nothing would tell a start how much of
-// that copy was read.
-func (f *File) Place() (Fingerprint, Cursor) {
-	if p := f.cut.Load(); p != nil {
-		return p.fp, p.cur
-	}
-	return f.Fingerprint(), f.Cursor()
-}
-
 // Owes tells a receiver that gets the file whether what it knows of it may be older than Place and Path: it was truncated since, and
 // given back, or its directory was moved.
 func (f *File) Owes() bool { return f.owes }
@@ -199,6 +192,7 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	}
 	r.settle()
 	f.readTo.Store(r.offset())
+	f.sawEnd, f.left = false, false
 	if f.behind.Load() {
 		st.EOF, st.Truncated, f.restarted = true, f.restarted, false
 		return 0, st, nil
@@ -206,6 +200,7 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	check := f.check.Swap(false)
 	n, err = f.fill(buf, check, &st)
 	f.fills.Add(1)
+	f.filledTo.Store(f.sizeSeen)
 	st.Truncated = st.Truncated || f.restarted
 	f.restarted = false
 	if err != nil {
@@ -228,12 +223,13 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	f.reread = false
 	if n == 0 {
 		r.settle() // the caller has nothing to drain and uses buf for other files
-		if st.EOF && f.Pending() == 0 {
-			f.letNext()
+		if st.EOF && !f.left && (f.Pending() == 0 || !f.copy) {
+			f.end()
 		}
 		return 0, st, nil
 	}
 	st.NeedBytes = f.needBytes(buf, n)
+	f.sawEnd = st.EOF && st.NeedBytes == 0
 	return n, st, nil
 }
 
@@ -268,20 +264,23 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 		}
 		replaced = !bytes.Equal(r.scratch[:n], r.head[:r.headLen])
 	}
+	if !replaced && r.base == 0 && f.unpack == nil && !f.copy && !f.block.Joins {
+		switch f.lookAtBegin(buf[:m]) {
+		case beginOther:
+			replaced = true
+		case beginAsked:
+			f.sizeSeen, st.EOF = max(f.sizeSeen, int64(m)), true
+			return 0, nil
+		}
+	}
 	if replaced && f.copy && f.gone.Load() {
 		f.replaced, st.EOF = true, true
 		return 0, nil
 	}
 	if replaced {
 		f.startAgain()
-		st.Truncated = true
-		if f.behind.Load() {
-			st.EOF = true
-			return 0, nil
-		}
-		if m, err = f.pread(buf, 0); err != nil {
-			return 0, err
-		}
+		st.Truncated, st.EOF = true, true
+		return 0, nil
 	}
 	st.EOF = m < len(buf)
 	f.sizeSeen = max(f.sizeSeen, r.base-int64(r.anchorLen)+int64(m))
@@ -369,11 +368,14 @@ func (f *File) nextOdd() (l Line, ok bool) {
 		data := r.buf[r.pos:]
 		p := f.rule.split(data, r.lineAt())
 		if p.n == 0 {
+			if r.buf != nil && !r.held.on {
+				f.pending = len(data)
+			}
+			if f.sawEnd && (f.pending == 0 || !f.copy) {
+				f.end()
+			}
 			if r.held.on {
 				return Line{}, false
-			}
-			if r.buf != nil {
-				f.pending = len(data)
 			}
 			f.readTo.Store(r.offset())
 			r.settle()
@@ -439,7 +441,7 @@ func (f *File) uncount() {
 func (f *File) Unfill() {
 	if f.rd != nil && f.rd.buf != nil {
 		f.rd.settle()
-		f.pending = 0
+		f.pending, f.sawEnd = 0, false
 	}
 }
 

@@ -267,11 +267,11 @@ func (w *Watcher) mustWait(f *File, kin blockPath) bool {
 	if w.lookAgain[kin] {
 		return true
 	}
-	if len(w.unsettled) == 0 {
+	if len(w.unsettled) == 0 && len(w.heldBack) == 0 {
 		return false
 	}
 	for g := range w.kin[kin] {
-		if g != f && g.undecided() && g.before(f) {
+		if g != f && (g.undecided() || g.behind.Load()) && g.before(f) {
 			return true
 		}
 	}
@@ -313,7 +313,7 @@ func (w *Watcher) leaveBehind(f *File) {
 		delete(w.siblings, dir) // it was listed before f went, perhaps: without the copy that f was removed for
 	}
 	if w.keepDelivered(f) {
-		f.letNext()
+		f.end()
 		return
 	}
 	if !w.needed(f) {
@@ -324,7 +324,7 @@ func (w *Watcher) leaveBehind(f *File) {
 		w.countLost(f)
 		f.src.lostSince = w.now()
 	}
-	f.letNext()
+	f.end()
 	w.closeFile(f)
 }
 

@@ -240,7 +240,7 @@ func (m *machine) take() {
 // poll reads until nothing comes any more.
 func (m *machine) poll() {
 	m.start()
-	for quiet, passes := 0, 0; quiet < 3; passes++ {
+	for quiet, passes := 0, 0; quiet < 4; passes++ {
 		if m.inotify {
 			m.events()
 		}

@@ -393,7 +393,7 @@ func (w *Watcher) retire(f *File) {
 // drop takes f out of everything that knows it.
 func (w *Watcher) drop(f *File) {
 	s := &f.src
-	f.letNext()
+	f.end()
 	w.closeFile(f)
 	w.dequeue(f)
 	s.forgotten, w.recount = true, true
@@ -438,7 +438,7 @@ func (w *Watcher) displace(f *File) {
 
 // stray makes a source one whose file is looked for.
 func (w *Watcher) stray(f *File) {
-	f.letNext()
+	f.end()
 	w.dequeue(f)
 	w.admitted(f)
 	w.leaveKin(f)

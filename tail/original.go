@@ -149,7 +149,7 @@ func (w *Watcher) originals(c found) (list []*File) {
 // equalSoFar tells whether c and the file of f agree as far as both go, at the start and at the end of that.
 func (w *Watcher) equalSoFar(f *File, c found) bool {
 	n := min(c.st.size, f.src.st.size)
-	if n == 0 || !f.src.out && f.cursorOffset() == 0 {
+	if n == 0 {
 		return false
 	}
 	other, err := w.openRead(c.path) // first: it may close f
@@ -183,7 +183,7 @@ func sameBytes(fd1, fd2 int, a, b []byte, off, end int64) bool {
 // the spool knows and that is gone.
 func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	for _, o := range w.siblingsIn(parent(sib.path)) {
-		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) && sib.st.size > o.st.size || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
 		// What has more in it than the other is no copy of that: generations begin alike, and the newest may hold no more than that yet.

@@ -19,6 +19,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -150,6 +151,9 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 	for _, u := range w.pairByDate(at, w.listUnseen(at, since)) {
 		entered = append(entered, w.enterUnseen(u))
 	}
+	if live := w.inPlace(at); live != nil && live.behind.Load() && len(entered) > 0 {
+		live.src.cutAt = time.Now().UnixNano() // all that is found now is older
+	}
 	return entered
 }
 
@@ -243,7 +247,7 @@ func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []by
 
 // plainUnseen tells whether a file that is not compressed is an unseen generation.
 func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []string) bool {
-	if live := w.inPlace(at); sib.st.born < since || live != nil && sib.st.born > live.age() {
+	if live := w.inPlace(at); sib.st.born < since || live != nil && !live.behind.Load() && sib.st.born > live.age() {
 		return false
 	}
 	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])
@@ -266,6 +270,7 @@ func (w *Watcher) enterUnseen(u unseen) *File {
 	if u.kind == "" {
 		f := w.newFile(c.block, c.path)
 		w.enterAside(f, c)
+		f.foundAs = c.st.mtime
 		f.src.missing, f.src.at = true, u.at
 		f.gone.Store(true)
 		w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", c.path, "found_at", u.at)
@@ -318,12 +323,13 @@ func sameHead(a, b []byte) bool {
 	return n > 0 && bytes.Equal(a[:n], b[:n])
 }
 
-// knownHead tells whether a compressed file is, or may be, the copy of a generation that is known by another name.
+// knownHead tells whether a compressed file is, or may be, the copy of a generation that is known by another name. Compressed files that a
+// pattern found, and that are skipped, are known by their names only.
 func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
 	k, kin := key{at.block, sib.st.dev, sib.st.ino}, kinOf(at)
 	for _, known := range []map[*File]struct{}{w.kin[kin], w.cameFrom[kin]} {
 		for g := range known {
-			if s := &g.src; s.key != k && !slices.Contains(s.not, k) && (s.younger && beginsLike(head, s.was) || w.isCopyOf(g, sib, head)) {
+			if s := &g.src; s.key != k && s.skip == "" && !slices.Contains(s.not, k) && (s.younger && beginsLike(head, s.was) || w.isCopyOf(g, sib, head)) {
 				return true
 			}
 		}

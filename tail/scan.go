@@ -42,6 +42,7 @@ type source struct {
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	owes      bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
+	mayAsk    bool      // when it was handed out it was not sure that nothing comes before it
 	kin       blockPath // generations of one path
 	from      blockPath // those of the path where it was found first, if they are others
 	copySource
@@ -172,6 +173,9 @@ func (w *Watcher) note(f *File, st fileStat) {
 	if st.size < s.st.size {
 		f.shrunk.Store(s.st.size)
 	}
+	if st.size == 0 && s.st.size == 0 && st.mtime != s.st.mtime && f.ID() != 0 && f.offsetSeen() == 0 && s.packed == "" && !f.copy {
+		f.touched.Store(true)
+	}
 	if st.born == 0 {
 		st.born = s.st.born
 	}
@@ -254,7 +258,9 @@ func (w *Watcher) resolve(fresh []found) {
 			continue // it waits for its original, or cannot be told yet
 		}
 		f := w.newFile(c.block, c.path)
-		w.enter(f, c)
+		if w.enter(f, c); c.st.size > 0 {
+			f.foundAs = c.st.mtime
+		}
 		switch {
 		case w.blocks[c.block].StartAtEnd && w.scans == 1:
 			w.startAtEnd(f)
@@ -434,7 +440,7 @@ func (f *File) due(now time.Time) bool {
 	case f.restarted, s.owes && f.cut.Load() == nil:
 		return true // so that the spool forgets the cursor in what is gone
 	case s.st.size == 0 && f.cursorOffset() == 0:
-		return false
+		return f.shrunk.Load() > 0 || f.touched.Load()
 	case !s.st.same(&s.checked):
 		return true
 	case s.st.size > max(f.cursorOffset()+int64(f.pending), f.nulTo):

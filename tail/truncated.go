@@ -5,20 +5,123 @@ package tail
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cespare/xxhash/v2"
 )
 
 // truncation is a file whose content went while (perhaps) some of it was unread.
 type truncation struct {
-	f     *File
-	fp    Fingerprint
-	cur   Cursor
-	lost  int64 // bytes known to have been there behind the cursor
-	size  int64 // of the file, as its holder saw it then
-	since int64 // its copies are not older; 0: not looked for yet
-	found bool  // one was
+	f      *File
+	fp     Fingerprint
+	cur    Cursor
+	lost   int64 // bytes known to have been there behind the cursor
+	size   int64 // of the file, as its holder saw it then
+	since  int64 // its copies are not older; 0: not looked for yet
+	found  bool  // one was
+	asked  bool  // whether anything was cut is not known
+	inTurn bool  // asked, and nothing was cut
+	at     int64 // wall clock when it was noticed
+}
+
+// headSeen is how a file began of which nothing was taken yet.
+type headSeen struct {
+	sum   uint64
+	bytes int // 0: nothing was seen
+}
+
+const (
+	beginKnown = iota // go on
+	beginOther        // it is not what was seen
+	beginAsked        // the watcher looks for what was before it
+)
+
+// lookAtBegin is for what is read first of a file. Nothing in it tells whether the file was filled, copied and truncated since it was
+// looked at and nothing was in it: the watcher is asked, and after that what was seen must still be there.
+func (f *File) lookAtBegin(data []byte) int {
+	bytes := len(data) - trailingNULs(data)
+	touched := f.touched.Swap(false)
+	switch {
+	case f.headSeen.bytes > 0 || bytes > 0:
+	case touched && f.isBeside():
+		f.ask(true)
+		return beginAsked
+	default:
+		return beginKnown
+	}
+	if n := f.headSeen.bytes; n > 0 {
+		if n > bytes || xxhash.Sum64(data[:n]) != f.headSeen.sum {
+			return beginOther
+		}
+		return beginKnown
+	}
+	n := min(bytes, prefixBytesMax)
+	f.headSeen = headSeen{xxhash.Sum64(data[:n]), n}
+	st, err := statFD(f.fd)
+	mayBeCut := (err != nil || st.mtime != f.foundAs) && f.isBeside()
+	if !mayBeCut && !f.inTurn {
+		return beginKnown
+	}
+	f.ask(mayBeCut)
+	return beginAsked
+}
+
+// isBeside tells whether a copy of f, or what took its place, may be beside it: something there was changed.
+func (f *File) isBeside() bool {
+	if f.aloneAt == 0 {
+		return true
+	}
+	path := f.Path()
+	return slices.ContainsFunc(dirsBeside(path, realPath(path)), func(dir string) bool {
+		st, err := statPath(dir)
+		return err != nil || st.mtime > f.aloneAt
+	})
+}
+
+// aloneSince is when what is in f may have been written first: no copy that was made before is of that.
+func (w *Watcher) aloneSince(f *File) int64 {
+	return max(f.src.st.born, cmp.Or(f.src.unreadFrom, w.startedAt-clockTick))
+}
+
+// mayWait notes, for f that is handed out, what it may have to wait for before it is read.
+func (w *Watcher) mayWait(f *File) {
+	s := &f.src
+	// A new file is followed by its directory, and by no copy within a tick.
+	if f.aloneAt = max(w.aloneSince(f), s.st.born+clockTick); s.missing {
+		f.aloneAt = math.MaxInt64 // the others of its path are known
+	}
+	f.inTurn = false
+	for g := range w.kin[s.kin] {
+		if g.src.mayAsk && g.src.out && g != f && !s.missing && g.before(f) && !g.isRead(f) {
+			f.inTurn = true
+		}
+	}
+	s.mayAsk = f.inTurn || !s.missing && f.cursorOffset() == 0 && s.st.mtime != f.foundAs
+}
+
+// ask has the watcher wait for what comes before the content of f, and look for it if it may not be known yet.
+func (f *File) ask(mayBeCut bool) {
+	f.inTurn, f.left = false, true
+	f.w.leave(truncation{f: f, asked: true, inTurn: !mayBeCut})
+}
+
+// place is what a spool remembers of a file.
+type place struct {
+	fp  Fingerprint
+	cur Cursor
+}
+
+// Place is what the spool should remember: Fingerprint and Cursor, but for a file that was truncated what they were before, until the
+// copy of its old content has come into a receiver's hands or none was found. With the new ones nothing would tell a start how much of
+// that copy was read.
+func (f *File) Place() (Fingerprint, Cursor) {
+	if p := f.cut.Load(); p != nil {
+		return p.fp, p.cur
+	}
+	return f.Fingerprint(), f.Cursor()
 }
 
 // startAgain is for content that was replaced in place: truncated, or truncated and grown past the offset.
@@ -31,9 +134,11 @@ func (f *File) startAgain() {
 	}
 	f.w.stats.truncations.Add(1)
 	f.w.log.Info("file was truncated: it is read again from its start", "path", f.Path(), "source", f.ID(), "offset", off)
-	f.w.leave(truncation{f: f, fp: f.Fingerprint(), cur: f.Cursor(), lost: lost, size: size})
+	t := truncation{f: f, fp: f.Fingerprint(), cur: f.Cursor(), lost: lost, size: size}
 	f.rd.restart()
-	f.pending, f.nulTo, f.sizeSeen, f.countedTo = 0, 0, 0, 0
+	f.pending, f.nulTo, f.sizeSeen, f.countedTo, f.headSeen, f.foundAs, f.aloneAt = 0, 0, 0, 0, headSeen{}, 0, 0
+	f.left = true
+	f.w.leave(t)
 }
 
 // cutUnread tells whether f, of which nothing was taken yet, lost what was in it. No byte before the offset shows that, only that it
@@ -58,7 +163,7 @@ func (w *Watcher) truncatedClosed(f *File, r *reading) {
 	w.leave(truncation{f: f, fp: f.fp, cur: f.cur, lost: lost, size: f.src.st.size})
 	r.restart()
 	f.cur = Cursor{}
-	f.pending, f.nulTo, f.sizeSeen, f.restarted = 0, 0, 0, true
+	f.pending, f.nulTo, f.sizeSeen, f.headSeen, f.foundAs, f.aloneAt, f.restarted = 0, 0, 0, headSeen{}, 0, 0, true
 }
 
 // leave notes that the content of f went. f is held back until what was unread has been looked for, and read.
@@ -67,6 +172,7 @@ func (w *Watcher) leave(t truncation) {
 		t.f.cut.CompareAndSwap(nil, &place{t.fp, t.cur})
 	}
 	t.f.behind.Store(true)
+	t.at = time.Now().UnixNano()
 	w.mu.Lock()
 	w.truncated = append(w.truncated, t)
 	w.mu.Unlock()
@@ -90,26 +196,44 @@ func (w *Watcher) settleTruncated() {
 	list := w.truncated
 	w.truncated = nil
 	w.mu.Unlock()
+	now, start := time.Now().UnixNano(), cpuTime()
 	if len(list) > 0 {
 		w.lookAnew()
 	}
 	for _, t := range list {
 		block, s := t.f.src.key.block, &t.f.src
 		if t.since == 0 {
-			t.since = max(s.st.born, max(s.cutAt, w.startedAt)-clockTick)
-			s.st.size = t.size // only what is cut from now on is another truncation
-			t.f.shrunk.Store(0)
+			t.since = w.aloneSince(t.f)
+			if !t.asked {
+				s.st.size = t.size // only what is cut from now on is another truncation
+				t.f.shrunk.Store(0)
+			}
 		}
+		w.heldBack[t.f] = now - clockTick
+		if t.asked {
+			w.readFirst(t.f)
+			if t.inTurn {
+				continue
+			}
+			if !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time
+				w.rescan = true
+				w.settleLater(t)
+				continue
+			}
+		}
+		before := s.cutAt
 		if s.missing {
 			s.cutAt = s.st.mtime // what took its place since then is younger
 		} else {
 			s.cutAt = time.Now().UnixNano()
 		}
 		if t.cur.Offset == 0 {
-			w.settleUnread(t)
+			if !w.settleUnread(t) && t.asked {
+				s.cutAt = before
+			}
 			continue
 		}
-		s.owes = true
+		s.owes, s.unreadFrom = true, t.at-clockTick
 		starved, moved := w.starved, w.moved
 		c, ok := w.findCopy(block, t.f.Path(), t.fp, t.cur, 1, nil)
 		if !ok {
@@ -118,7 +242,6 @@ func (w *Watcher) settleTruncated() {
 				continue
 			}
 			w.countTruncated(t)
-			t.f.letGo()
 			continue
 		}
 		rest := w.newFile(block, t.f.Path())
@@ -126,10 +249,29 @@ func (w *Watcher) settleTruncated() {
 		rest.after = t.f
 		w.enterCopy(rest, c)
 		rest.src.restOf = t.f
-		if rest.src.younger = !c.sure; c.sure {
-			w.unsettle(blockPath{block, t.f.Path()}, rest.age())
-		}
+		s.unreadFrom = max(s.unreadFrom, rest.age())
 		w.queue(rest)
+		if rest.src.younger = !c.sure; c.sure {
+			w.findBehind(rest)
+		}
+	}
+	w.letGoOfBehind()
+	if len(list) > 0 && !w.scanning {
+		w.credit, w.creditedAt = w.creditNow()-(cpuTime()-start), w.now()
+	}
+}
+
+// findBehind looks for the generations between a copy and the file that was truncated, which may have been filled, copied and truncated again.
+// A scan does that once all that the spool knows was found.
+func (w *Watcher) findBehind(rest *File) {
+	at, moved := blockPath{rest.src.key.block, rest.Path()}, w.moved
+	if !w.scanning {
+		for _, g := range w.findUnseen(at, rest.age()) {
+			w.queue(g)
+		}
+	}
+	if w.scanning || w.moved != moved || w.lookAgain[kinOf(at)] {
+		w.unsettle(at, rest.age())
 	}
 }
 
@@ -142,17 +284,13 @@ func (w *Watcher) settleLater(t truncation) {
 
 // settleUnread looks for what was in a file that was truncated before anything was taken from it. Nothing tells its copies but their
 // place: they are unseen generations of its path. There are several if it was cut more than once.
-func (w *Watcher) settleUnread(t truncation) {
+func (w *Watcher) settleUnread(t truncation) (found bool) {
 	at, moved := blockPath{t.f.src.key.block, t.f.Path()}, w.moved
-	var last *File
 	if t.f.src.st.born != 0 {
 		for _, g := range w.findUnseen(at, t.since) {
 			w.queue(g)
-			last = g
+			t.found = true
 		}
-	}
-	if last != nil {
-		last.after, t.found = t.f, true
 	}
 	switch {
 	case w.moved != moved || w.lookAgain[kinOf(at)]: // one may be in the making: the next look tells
@@ -162,8 +300,8 @@ func (w *Watcher) settleUnread(t truncation) {
 		if !w.mayHold(at, t) {
 			w.countTruncated(t)
 		}
-		t.f.letGo()
 	}
+	return t.found
 }
 
 // mayHold tells whether a generation that was found before, by a pattern, may be the copy of what was unread.
@@ -182,20 +320,80 @@ func (w *Watcher) isCut(block int, st *fileStat) bool {
 	return f != nil && f.behind.Load()
 }
 
-// letGo ends that f is held back for what comes before it.
-func (f *File) letGo() {
+// letGo ends that f is held back for what comes before it, which was looked for at since.
+func (f *File) letGo(since int64) {
 	f.cut.Store(nil)
+	f.aloneAt = since
+	if s := &f.src; !s.out {
+		s.checked = fileStat{}
+	}
+	f.ended.Store(false)
 	f.behind.Store(false)
 	f.check.Store(true)
 	f.hint()
 }
 
-// letNext lets go of the file that waits for this one.
-func (f *File) letNext() {
-	if f.after != nil {
-		f.after.letGo()
-		f.after = nil
+// end notes that f was read to its end once: what is held back for that may go.
+func (f *File) end() {
+	if !f.ended.Swap(true) && f.w.holdsBack.Load() {
+		select {
+		case f.w.wake <- struct{}{}:
+		default:
+		}
 	}
+}
+
+// letGoOfBehind ends that files are held back of which all that came before was read, or is lost.
+func (w *Watcher) letGoOfBehind() {
+	if len(w.heldBack) == 0 {
+		return
+	}
+	w.mu.Lock()
+	pending := map[*File]bool{}
+	for _, t := range w.truncated {
+		pending[t.f] = true
+	}
+	w.mu.Unlock()
+	for f, since := range w.heldBack {
+		if !pending[f] && (w.isGone(f) || !w.comesLater(f)) {
+			delete(w.heldBack, f)
+			f.letGo(since)
+		}
+	}
+	w.holdsBack.Store(len(w.heldBack) > 0)
+}
+
+// readFirst has readers look again at the older generations of the path of f that have grown.
+func (w *Watcher) readFirst(f *File) {
+	for g := range w.kin[f.src.kin] {
+		if !g.src.out || g == f || g.unpack != nil || !g.before(f) {
+			continue
+		}
+		if st, err := statFD(g.fd); err == nil && st.size > g.filledTo.Load() {
+			g.ended.Store(false)
+			g.hint()
+		}
+	}
+}
+
+// comesLater tells whether an older generation of the path of f is to be read before it, or may be there.
+func (w *Watcher) comesLater(f *File) bool {
+	kin, now := f.src.kin, w.now()
+	if _, unsettled := w.unsettled[blockPath{f.src.key.block, f.Path()}]; unsettled || w.lookAgain[kin] {
+		return true
+	}
+	for g := range w.kin[kin] {
+		if s := &g.src; g != f && !s.torn && g.before(f) && (s.out && !g.isRead(f) || s.waiting || g.undecided() || g.due(now) && g.ID() == 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// isRead tells whether g, which a reader holds, was read as far as f, a younger generation, waits for that: a record that begins at the end
+// of a copy may need what is in f.
+func (g *File) isRead(f *File) bool {
+	return g.ended.Load() && !g.behind.Load() || f.block.Joins && g.unpacked.Load() && g.src.restOf != f
 }
 
 // findCut finds the files that were truncated in place before this start: those that are older than others that the spool knows by
@@ -219,6 +417,7 @@ func (w *Watcher) findCut() {
 		case copied == 0 && listed == 0:
 		case isUnread:
 			if f.src.cutAt = w.wall; copied > 0 {
+				f.src.unreadFrom = copied
 				w.unsettle(at, copied+1)
 			}
 		default:

@@ -73,6 +73,7 @@ type Watcher struct {
 	unpacking  []*File                      // compressed ones that readers hold
 	delivered  int                          // sources that are delivered
 	finished   []*File                      // compressed ones that were read to their end
+	heldBack   map[*File]int64              // files that wait for what came before them, and when that was looked for
 	doubts     map[key]doubt
 	copies     map[key]heldCopy // by the last full scan
 	wereCopies map[key]heldCopy // and the one before it
@@ -120,9 +121,10 @@ type Watcher struct {
 	wary  bool     // symlinks must be trusted
 	roots []string // where they may lead whoever made them
 
-	wanted  atomic.Bool
-	unpacks atomic.Pointer[File] // the copy that is being unpacked: one at a time, for the memory that takes
-	stats   counters
+	wanted    atomic.Bool
+	unpacks   atomic.Pointer[File] // the copy that is being unpacked: one at a time, for the memory that takes
+	holdsBack atomic.Bool          // any of heldBack
+	stats     counters
 
 	mu        sync.Mutex
 	released  []*File
@@ -148,7 +150,7 @@ func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
 		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
-		warned: map[string]string{}, told: map[key]told{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
+		warned: map[string]string{}, told: map[key]told{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, heldBack: map[*File]int64{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
 		heldBytesMax: cmp.Or(o.HeldBytesMax, heldBytesDefault), heldFilesMax: o.HeldFilesMax,
