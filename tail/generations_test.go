@@ -136,22 +136,3 @@ func TestByGenerationIsAnOrder(t *testing.T) {
 		}
 	}
 }
-
-// Two compressed generations were written last in one tick of the clock. The younger one is not forgotten before the older one.
-func TestNeededInOneTick(t *testing.T) {
-	w, err := NewWatcher(Options{Blocks: []Block{{Name: "b", Paths: []string{"/logs/app.log"}, LineBytesMax: 1000}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	packed := func(id uint64, at string) *File {
-		f := w.newFile(0, "/logs/app.log")
-		f.id.Store(id)
-		f.src.packed, f.src.at, f.src.age, f.src.missing = "gzip", at, 7, true
-		w.joinKin(f)
-		return f
-	}
-	older, younger := packed(1, "/logs/app.log.2.gz"), packed(2, "/logs/app.log.1.gz")
-	if w.needed(older) || !w.needed(younger) {
-		t.Errorf("older needed: %v, younger needed: %v", w.needed(older), w.needed(younger))
-	}
-}

@@ -363,8 +363,6 @@ func (w *Watcher) neededBeside(f, g *File, now time.Time) bool {
 	switch {
 	case g.ID() == 0:
 		return g.src.waiting || g.due(now)
-	case f.src.packed != "":
-		return f.src.lostSince.IsZero() && (g.age() < f.age() || g.before(f) || g.src.cutAt != 0) // its copy is still there; g may be what was truncated
 	case !g.before(f) || !g.src.missing && g.Path() == f.Path():
 		return false
 	}
