@@ -78,6 +78,9 @@ func copytruncate(t *testing.T, seed uint64) {
 	x.opts.Blocks = []Block{{Name: "b", Paths: []string{x.dir + pattern}, LineBytesMax: 1000}}
 	x.note("log wide %v dated %v packs %v delay %v keeps %v calm %v, reader keeps %d", c.wide, c.dated, c.packs, c.delay, c.keeps, c.calm, x.keeps)
 	x.must(os.WriteFile(c.path, nil, 0o644))
+	for since := x.fileClock(); x.fileClock() <= since+clockTick; { // no log is copied that soon
+		x.tick()
+	}
 	c.pass() // of what nobody ever knew nothing can be found
 	c.write()
 	c.settle()
