@@ -284,3 +284,25 @@ func (w *Watcher) isOfEmpty(at blockPath, sib sibling) bool {
 	}
 	return alone && slices.ContainsFunc(strays, func(g *File) bool { return g.fp.Born == sib.st.mtime })
 }
+
+// strayNamed looks for the copy of a source of the spool of which nothing was read and that is gone, if a pattern found it under a
+// rotation's name with a date: that stays, so the copy has it too.
+func (w *Watcher) strayNamed(f *File) bool {
+	path, block := f.Path(), f.src.key.block
+	if !f.neverRead() || f.fp.Born == 0 || !hasDate([]string{stemOf(path)}, path) {
+		return false
+	}
+	for _, sib := range w.siblingsIn(parent(path)) {
+		k := key{block, sib.st.dev, sib.st.ino}
+		g := w.sourceOf(block, &sib.st)
+		if sib.path == path || unpackedName(sib.path) != path || g != nil && g.isKnown() || w.excluded[key{0, k.dev, k.ino}] || sib.st.born < f.fp.Born {
+			continue
+		}
+		if head, kind := w.headOf(sib); kind != "" && len(head) > 0 {
+			w.unstray(f)
+			w.enterUnread(f, unseen{copyFound{found: found{candidate{block: block, path: path}, k, sib.st}, at: sib.path, kind: kind, sure: true}, head})
+			return true
+		}
+	}
+	return false
+}

@@ -267,7 +267,7 @@ func (w *Watcher) searchStrays() {
 			continue
 		}
 		moved := w.moved
-		if w.strayFound(f) || w.moved == moved && f.src.key.block >= 0 && w.strayCopy(f) { // where it went is asked first
+		if w.strayFound(f) || w.moved == moved && f.src.key.block >= 0 && (w.strayCopy(f) || w.strayNamed(f)) { // where it went is asked first
 			continue
 		}
 		if w.moved != moved {
