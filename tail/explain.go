@@ -253,3 +253,13 @@ func (w *Watcher) stateOf(f *File) string {
 	}
 	return "at rest"
 }
+
+// Tells says whether an error of Fill or Flush is news: another one than the last, or one that lasts.
+func (f *File) Tells(err error, now time.Time) bool {
+	msg := err.Error()
+	if msg == f.told && now.Sub(f.toldAt) < tellAgainAfter {
+		return false
+	}
+	f.told, f.toldAt = msg, now
+	return true
+}

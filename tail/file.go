@@ -39,6 +39,7 @@ type File struct {
 
 	unpacked atomic.Bool // all of a compressed copy was unpacked; written by the holder
 	ended    atomic.Bool // it was read to its end once, or will not be
+	late     atomic.Bool // it was held back, and not read to its end since
 
 	fills   atomic.Uint64 // looks at the file
 	id      atomic.Uint64 // written once by the receiver
@@ -64,7 +65,7 @@ type File struct {
 	headSeen headSeen  // what nothing was taken of yet, as the watcher was asked about it
 	foundAs  int64     // time of the last write with which it was found, something in it; 0: it was empty, or is known for longer
 	aloneAt  int64     // nothing came before what is read first if nothing beside it was changed since; 0: not known
-	inTurn   bool      // one that comes before it may be held back as soon as it is looked at
+	elders   []*File   // older generations that were being read when it was handed out
 	left     bool      // the last Fill left it to the watcher
 	sawEnd   bool      // all bytes there were have been filled
 	grewAt   time.Time // when Fill last saw new bytes
@@ -178,6 +179,11 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 		panic(fmt.Sprintf("BUG: tail: Fill with %d bytes", len(buf)))
 	}
 	st.Gone = f.gone.Load()
+	if len(f.elders) > 0 && f.mustAskForTurn() {
+		f.ask(false)
+		st.EOF, st.Truncated, f.restarted = true, f.restarted, false
+		return 0, st, nil
+	}
 	if st.Waits = !f.mayUnpack(); st.Waits {
 		return 0, st, nil
 	}
@@ -231,16 +237,6 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 	st.NeedBytes = f.needBytes(buf, n)
 	f.sawEnd = st.EOF && st.NeedBytes == 0
 	return n, st, nil
-}
-
-// Tells says whether an error of Fill or Flush is news: another one than the last, or one that lasts.
-func (f *File) Tells(err error, now time.Time) bool {
-	msg := err.Error()
-	if msg == f.told && now.Sub(f.toldAt) < tellAgainAfter {
-		return false
-	}
-	f.told, f.toldAt = msg, now
-	return true
 }
 
 // fill reads, compares and places buf.

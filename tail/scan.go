@@ -42,7 +42,6 @@ type source struct {
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	owes      bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
-	mayAsk    bool      // when it was handed out it was not sure that nothing comes before it
 	kin       blockPath // generations of one path
 	from      blockPath // those of the path where it was found first, if they are others
 	copySource

@@ -61,11 +61,10 @@ func (f *File) lookAtBegin(data []byte) int {
 	n := min(bytes, prefixBytesMax)
 	f.headSeen = headSeen{xxhash.Sum64(data[:n]), n}
 	st, err := statFD(f.fd)
-	mayBeCut := (err != nil || st.mtime != f.foundAs) && f.isBeside()
-	if !mayBeCut && !f.inTurn {
+	if err == nil && st.mtime == f.foundAs || !f.isBeside() {
 		return beginKnown
 	}
-	f.ask(mayBeCut)
+	f.ask(true)
 	return beginAsked
 }
 
@@ -93,18 +92,26 @@ func (w *Watcher) mayWait(f *File) {
 	if f.aloneAt = max(w.aloneSince(f), s.st.born+clockTick); s.missing {
 		f.aloneAt = math.MaxInt64 // the others of its path are known
 	}
-	f.inTurn = false
+	f.elders = nil
 	for g := range w.kin[s.kin] {
-		if g.src.mayAsk && g.src.out && g != f && !s.missing && g.before(f) && !g.isRead(f) {
-			f.inTurn = true
+		if g.src.out && g != f && g.before(f) {
+			f.elders = append(f.elders, g)
 		}
 	}
-	s.mayAsk = f.inTurn || !s.missing && f.cursorOffset() == 0 && s.st.mtime != f.foundAs
+}
+
+// mustAskForTurn tells whether one of the older generations that were being read when f was handed out is held back since, or was
+// and has not been read to its end: f, of which nothing was taken yet, would overtake it.
+func (f *File) mustAskForTurn() bool {
+	if f.rd != nil && f.rd.offset() > f.cur.Offset {
+		f.elders = nil
+	}
+	return slices.ContainsFunc(f.elders, func(g *File) bool { return g.late.Load() })
 }
 
 // ask has the watcher wait for what comes before the content of f, and look for it if it may not be known yet.
 func (f *File) ask(mayBeCut bool) {
-	f.inTurn, f.left = false, true
+	f.elders, f.left = nil, true // what is older is the watcher's to say
 	f.w.leave(truncation{f: f, asked: true, inTurn: !mayBeCut})
 }
 
@@ -172,6 +179,7 @@ func (w *Watcher) leave(t truncation) {
 		t.f.cut.CompareAndSwap(nil, &place{t.fp, t.cur})
 	}
 	t.f.behind.Store(true)
+	t.f.late.Store(true)
 	t.at = time.Now().UnixNano()
 	w.mu.Lock()
 	w.truncated = append(w.truncated, t)
@@ -212,7 +220,7 @@ func (w *Watcher) settleTruncated() {
 		w.heldBack[t.f] = now - clockTick
 		if t.asked {
 			w.readFirst(t.f)
-			if t.inTurn {
+			if t.inTurn || !w.isListedInPlace(t.f) {
 				continue
 			}
 			if !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time
@@ -259,6 +267,16 @@ func (w *Watcher) settleTruncated() {
 	if len(list) > 0 && !w.scanning {
 		w.credit, w.creditedAt = w.creditNow()-(cpuTime()-start), w.now()
 	}
+}
+
+// isListedInPlace tells whether a file is still at its path now that what is beside it was listed: then all of that which was made
+// after it is copies, and not what took its place.
+func (w *Watcher) isListedInPlace(f *File) bool {
+	for _, dir := range w.dirsOf(f.Path()) {
+		w.siblingsIn(dir)
+	}
+	st, err := statPath(f.Path())
+	return err == nil && f.src.st.is(&st)
 }
 
 // findBehind looks for the generations between a copy and the file that was truncated, which may have been filled, copied and truncated again.
@@ -335,6 +353,7 @@ func (f *File) letGo(since int64) {
 
 // end notes that f was read to its end once: what is held back for that may go.
 func (f *File) end() {
+	f.late.Store(false)
 	if !f.ended.Swap(true) && f.w.holdsBack.Load() {
 		select {
 		case f.w.wake <- struct{}{}:
