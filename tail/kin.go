@@ -309,9 +309,7 @@ func sortKin(queue []*File) {
 
 // leaveBehind is for a file that is gone and was read to its end. It is forgotten, unless it is still needed.
 func (w *Watcher) leaveBehind(f *File) {
-	for _, dir := range w.dirsOf(f.Path()) {
-		delete(w.siblings, dir) // it was listed before f went, perhaps: without the copy that f was removed for
-	}
+	w.relist(f)
 	if w.keepDelivered(f) {
 		f.end()
 		return

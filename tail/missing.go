@@ -13,12 +13,6 @@ import (
 	"time"
 )
 
-// sibling is a regular file in a directory that was searched.
-type sibling struct {
-	path string
-	st   fileStat
-}
-
 func (w *Watcher) lookForMissing() {
 	for _, f := range w.sources {
 		if s := &f.src; s.seen != w.scans && !(s.delivered && s.lostSince.IsZero() && w.walker.asBefore(parent(s.at))) {
@@ -193,66 +187,6 @@ func (w *Watcher) linkedDirs(path string) (dirs []string) {
 }
 
 const linkedDirsMax = 64
-
-// siblingsIn lists the regular files of a directory, once per look at all files or some.
-func (w *Watcher) siblingsIn(dir string) []sibling {
-	if list, ok := w.siblings[dir]; ok {
-		return list
-	}
-	if w.siblings == nil {
-		w.siblings = map[string][]sibling{}
-	}
-	var list []sibling
-	for range listingsMax { // while names are moved, some of them are met twice and others never
-		before, _ := statPath(dir)
-		starved := w.starved
-		if list = w.list(dir); w.starved != starved {
-			return list // not what is there
-		}
-		if after, _ := statPath(dir); after.same(&before) {
-			break
-		}
-	}
-	w.siblings[dir] = list
-	return list
-}
-
-// openSibling opens a file that was listed, if its name still leads to it.
-func (w *Watcher) openSibling(sib sibling) (fd int, err error) {
-	if fd, err = w.openRead(sib.path); err == nil {
-		var st fileStat
-		if st, err = statFD(fd); err == nil && st.is(&sib.st) {
-			return fd, nil
-		}
-		closeFD(fd)
-		err = cmp.Or(err, error(fs.ErrNotExist))
-	}
-	if gone(err) {
-		w.moved++ // the next scan finds both
-		w.rescan = true
-	}
-	return -1, err
-}
-
-// listingsMax is how often a directory is listed that changes meanwhile.
-const listingsMax = 3
-
-func (w *Watcher) list(dir string) (list []sibling) {
-	entries, err := w.readDir(dir)
-	if err != nil && !gone(err) && !noDescriptors(err) && w.warned[dir] == "" { // that it cannot be listed is told already, perhaps
-		w.warnOnce(dir, "directory cannot be searched for rotated files: "+err.Error())
-	}
-	for _, e := range entries {
-		if !e.Type().IsRegular() {
-			continue
-		}
-		path := join(dir, e.Name())
-		if st, err := statPath(path); err == nil && st.regular() && !w.excluded[key{0, st.dev, st.ino}] {
-			list = append(list, sibling{path, st})
-		}
-	}
-	return list
-}
 
 // searchStrays looks for sources of the spool that no pattern found among the siblings of the path they had,
 // and enters what it finds as missing: its rest is read under the name it has now.
@@ -460,22 +394,19 @@ func (w *Watcher) dequeue(f *File) {
 	}
 }
 
-// limitUnseen forgets the sources unseen for longest when there are too many.
+// limitUnseen forgets the sources unseen for longest when there are too many: thousands at once, where a tree was removed.
 func (w *Watcher) limitUnseen() {
-	for {
-		var oldest *File
-		n := 0
-		for _, f := range w.sources {
-			if t := f.src.lostSince; !t.IsZero() {
-				n++
-				if oldest == nil || t.Before(oldest.src.lostSince) {
-					oldest = f
-				}
-			}
+	var unseen []*File
+	for _, f := range w.sources {
+		if !f.src.lostSince.IsZero() {
+			unseen = append(unseen, f)
 		}
-		if n <= unseenMax {
-			return
-		}
-		w.forget(oldest)
+	}
+	if len(unseen) <= unseenMax {
+		return
+	}
+	slices.SortFunc(unseen, func(a, b *File) int { return a.src.lostSince.Compare(b.src.lostSince) })
+	for _, f := range unseen[:len(unseen)-unseenMax] {
+		w.forget(f)
 	}
 }

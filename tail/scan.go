@@ -39,6 +39,7 @@ type source struct {
 	retryAt   time.Time
 	changedAt time.Time
 	roomAt    time.Time // when a reader gave it back last, or its room was looked into
+	goneAt    time.Time // when it was first seen that it has no name any more
 	lostSince time.Time // missing and closed: no name was found since then
 	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
 	owes      bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
@@ -169,6 +170,7 @@ func (w *Watcher) note(f *File, st fileStat) {
 		s.changedAt = w.now()
 		w.heat(f)
 	}
+	w.noteGone(f, &st)
 	if st.size < s.st.size {
 		f.shrunk.Store(s.st.size)
 	}

@@ -65,7 +65,7 @@ type Watcher struct {
 	warned     map[string]string
 	told       map[key]told // files that were told as gone
 	refused    refused
-	siblings   map[string][]sibling
+	siblings   map[string]listing
 	arounds    map[string]around
 	linked     map[string][]string          // see linkedDirs, by the directory of the path
 	homes      map[int]map[uint64][]sibling // of blocks, while the spool's sources are searched; one full scan
@@ -174,7 +174,7 @@ func newWatcher(o Options) (*Watcher, error) {
 	for i, b := range w.blocks {
 		byName[b.Name] = i
 	}
-	ids := map[uint64]bool{}
+	ids, known := map[uint64]bool{}, knownOf(o.Known)
 	for _, k := range o.Known {
 		if k.ID == 0 || ids[k.ID] {
 			return nil, fmt.Errorf("known source %s has the id %d, which is zero or used twice", k.Path, k.ID)
@@ -184,7 +184,7 @@ func newWatcher(o Options) (*Watcher, error) {
 		if i, ok := byName[k.Block]; ok {
 			f.src.key.block = i
 		} else {
-			f.src.key.block, f.src.wasBlock = w.heirOf(k, o.Known), k.Block
+			f.src.key.block, f.src.wasBlock = w.heirOf(k, known), k.Block
 		}
 		f.id.Store(k.ID)
 		f.fp, f.fpTold, f.cur, f.dirTold = k.Fingerprint, k.Fingerprint, k.Cursor, parent(k.Path)
@@ -333,6 +333,11 @@ func (w *Watcher) takeBack() {
 	back := w.released
 	w.released = nil
 	w.mu.Unlock()
+	for _, f := range back {
+		if f.GivenUp() { // which of them went is seen before a directory is listed for one
+			w.seeGone(f)
+		}
+	}
 	for _, f := range back {
 		f.src.out, f.src.roomAt = false, w.now()
 		w.stats.reading.Add(-1)
