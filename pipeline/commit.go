@@ -145,7 +145,7 @@ func (c *committer) round(g *group) error {
 			c.syncBy = now.Add(syncAckMax)
 		}
 	}
-	c.answerHeld()
+	c.answerHeld(now)
 	if c.entries.replace != nil {
 		urgent = true
 		if err := c.appendReplacement(); err != nil {
@@ -352,10 +352,22 @@ func (c *committer) tellEntries() {
 	*e = entries{list: e.list[:left], held: e.held, refs: e.refs, urgent: e.urgent && left > 0}
 }
 
-// answerHeld lists the acked batches that lanes ask for; rare, to heal.
-func (c *committer) answerHeld() {
-	for _, id := range c.entries.held {
+// answerHeld lists the acked batches that lanes ask for; rare, to heal. For want of a
+// descriptor they wait for the answer: that nothing is held would be a loss.
+func (c *committer) answerHeld(now time.Time) {
+	asked := c.entries.held
+	if len(asked) == 0 || now.Before(c.refsAfter) {
+		return
+	}
+	c.entries.held = c.entries.held[:0]
+	for _, id := range asked {
 		held, err := c.log.AckedFrom(id, 0)
+		if spool.IsNoDescriptor(err) {
+			c.slog.Warn("the acked batches in the spool could not be listed; trying again", "lane", id, "error", err)
+			c.refsAfter = now.Add(lookInterval)
+			c.entries.held = append(c.entries.held, id)
+			continue
+		}
 		if err != nil {
 			c.slog.Error("the acked batches in the spool could not be listed", "lane", id, "error", err)
 		}
@@ -365,7 +377,6 @@ func (c *committer) answerHeld() {
 		}
 		c.sink.Deliver([]kafka.Notice{n})
 	}
-	c.entries.held = c.entries.held[:0]
 }
 
 // answerRefs lists the next batches of lanes whose queue runs low. All that was

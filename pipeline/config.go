@@ -26,7 +26,7 @@ type Config struct {
 	ScanInterval time.Duration
 	NoInotify    bool
 
-	// OpenFilesMax bounds the files the readers hold open; 0 means half of
+	// OpenFilesMax bounds the files the readers hold open; 0 means 1024, at most half of
 	// the process's limit.
 	OpenFilesMax int
 

@@ -85,11 +85,8 @@ func (l deadLetters) write(lane uint32, d *kafka.DeadLetter, now time.Time, byte
 
 // use makes the directory if need be and says how many bytes its files have.
 func (l deadLetters) use(dir string) (bytes int64, err error) {
-	err = os.Mkdir(dir, 0o700)
-	if err == nil {
-		return 0, syncDir(l.dir)
-	}
-	if !errors.Is(err, fs.ErrExist) {
+	made, err := mkdirDurably(dir)
+	if err != nil || made {
 		return 0, err
 	}
 	files, err := os.ReadDir(dir)
@@ -106,7 +103,15 @@ func (l deadLetters) use(dir string) (bytes int64, err error) {
 
 // appendDurably appends one line. What a crash left of a line before it gets an
 // end of its own.
+//
+// All that is needed is opened before anything is written: a line that is there and
+// was said to have failed, for want of a descriptor, would be there again each time.
 func appendDurably(path string, line []byte) (at int64, err error) {
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, dir.Close()) }()
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return 0, err
@@ -130,7 +135,7 @@ func appendDurably(path string, line []byte) (at int64, err error) {
 		err = f.Sync()
 	}
 	if err == nil {
-		err = syncDir(filepath.Dir(path))
+		err = dir.Sync()
 	}
 	if line[0] == '\n' {
 		at++
@@ -138,10 +143,19 @@ func appendDurably(path string, line []byte) (at int64, err error) {
 	return at, err
 }
 
-func syncDir(path string) error {
-	d, err := os.Open(path)
+// mkdirDurably makes a directory if it is not there; made tells. Its parent is opened
+// first: a directory that was made and not synced would be taken for durable the next time.
+func mkdirDurably(path string) (made bool, err error) {
+	parent, err := os.Open(filepath.Dir(path))
 	if err != nil {
-		return err
+		return false, err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	defer func() { err = errors.Join(err, parent.Close()) }()
+	switch err := os.Mkdir(path, 0o700); {
+	case errors.Is(err, fs.ErrExist):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, parent.Sync()
 }

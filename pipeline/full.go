@@ -73,7 +73,8 @@ func (c *committer) try(g *group) (done bool, err error) {
 	}
 	c.tellFull(g, c.noRoom)
 	// An ack may take so long, and the first of a start has to find the brokers first.
-	if !drops || errors.Is(c.noRoom, spool.ErrVolumeFull) && time.Since(c.movedAt) < c.cfg.Kafka.AcksTimeout {
+	// Without a descriptor the spool is not full.
+	if !drops || spool.IsNoDescriptor(c.noRoom) || errors.Is(c.noRoom, spool.ErrVolumeFull) && time.Since(c.movedAt) < c.cfg.Kafka.AcksTimeout {
 		return false, nil
 	}
 	c.dropLines(g)
@@ -250,6 +251,8 @@ func untilRoom(why error) string {
 	switch {
 	case errors.Is(why, spool.ErrVolumeFull):
 		return "its volume has space again or Kafka has taken what it holds"
+	case spool.IsNoDescriptor(why):
+		return "the process may open files again (ulimit -n)"
 	case errors.Is(why, spool.ErrFull) && errors.Unwrap(why) != nil:
 		return "its directory can be written to again"
 	}

@@ -119,11 +119,7 @@ func (l *ledger) line(g *spool.UntoldGap, now time.Time) ([]byte, error) {
 
 // rotate makes the directory, or room for n more bytes, if need be.
 func (l *ledger) rotate(n int64) error {
-	err := os.Mkdir(filepath.Dir(l.path()), 0o700)
-	if err == nil {
-		return syncDir(l.dir)
-	}
-	if !errors.Is(err, fs.ErrExist) {
+	if made, err := mkdirDurably(filepath.Dir(l.path())); err != nil || made {
 		return err
 	}
 	info, err := os.Stat(l.path())

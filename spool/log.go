@@ -35,6 +35,7 @@ type Log struct {
 	logger  *slog.Logger
 	rand    io.Reader
 	lock    io.Closer
+	names   vfs.Dir // of dir; open all the time, for its syncs
 
 	segmentBytes int64 // of the next new file
 	state        state
@@ -109,12 +110,15 @@ func Open(o Options) (*Log, *Recovered, error) {
 		return nil, nil, fmt.Errorf("spool: lock %s: %w", o.Dir, err)
 	}
 	l.lock = lock
+	if l.names, err = o.FS.OpenDir(o.Dir); err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("spool: open %s: %w", o.Dir, err), lock.Close())
+	}
 	recovered, err := l.recover()
 	if err != nil {
 		if l.file != nil {
 			err = errors.Join(err, l.file.Close())
 		}
-		err = errors.Join(err, l.note.close())
+		err = errors.Join(err, l.note.close(), l.names.Close())
 		return nil, nil, errors.Join(err, lock.Close())
 	}
 	return l, recovered, nil
@@ -392,5 +396,5 @@ func (l *Log) Close() error {
 	if err == nil {
 		err = l.Sync()
 	}
-	return errors.Join(err, l.file.Close(), l.note.close(), l.lock.Close())
+	return errors.Join(err, l.file.Close(), l.note.close(), l.names.Close(), l.lock.Close())
 }

@@ -133,7 +133,14 @@ func (r *Reader) open(number uint32) (readerFile, error) {
 	if i < 0 {
 		return readerFile{}, errReleased
 	}
-	file, err := r.log.fs.OpenFile(r.log.path(segmentName(number, table[i].seed)), vfs.Read)
+	path := r.log.path(segmentName(number, table[i].seed))
+	file, err := r.log.fs.OpenFile(path, vfs.Read)
+	if vfs.IsNoDescriptor(err) && len(r.files) > 0 {
+		if err := r.Close(); err != nil {
+			return readerFile{}, err
+		}
+		file, err = r.log.fs.OpenFile(path, vfs.Read)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return readerFile{}, errReleased
 	}

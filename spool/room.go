@@ -35,8 +35,11 @@ func orFull(err error) error {
 
 // isDenied tells whether more room would not help.
 func isDenied(err error) bool {
-	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) || vfs.IsNoDescriptor(err)
 }
+
+// IsNoDescriptor tells whether err, of any call, says that no file can be opened now.
+func IsNoDescriptor(err error) bool { return vfs.IsNoDescriptor(err) }
 
 // makeRoom sees to it that the group fits behind the tail. moved says that the
 // durable position has changed meanwhile.

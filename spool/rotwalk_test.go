@@ -147,7 +147,8 @@ func (w *world) afterLife(mem, old *vfs.Mem) (*vfs.Mem, error) {
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
-	return mem, errors.Join(err, f.Sync(), mem.SyncDir("/spool"), f.Close())
+	d, derr := mem.OpenDir("/spool")
+	return mem, errors.Join(err, derr, f.Sync(), d.Sync(), f.Close())
 }
 
 // nextLife starts on a disk that may fail an operation, in the start or later.

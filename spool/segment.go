@@ -301,7 +301,7 @@ func (l *Log) publish(f vfs.File, s *segment) error {
 	if err := l.fs.Rename(l.path(tempName(s.number)), l.path(s.name())); err != nil {
 		return fmt.Errorf("spool: name new segment %d: %w", s.number, err)
 	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
+	if err := l.names.Sync(); err != nil {
 		return fmt.Errorf("spool: sync directory %s: %w", l.dir, err)
 	}
 	if l.file != nil {
@@ -456,7 +456,7 @@ func (l *Log) giveUp(gone []*segment) error {
 	if !changed {
 		return nil
 	}
-	if err := l.fs.SyncDir(l.dir); err != nil {
+	if err := l.names.Sync(); err != nil {
 		return fmt.Errorf("spool: sync directory %s: %w", l.dir, err)
 	}
 	return nil

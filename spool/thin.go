@@ -132,6 +132,9 @@ func (l *Log) thin(retainBytes int64, noRoom bool) error {
 			continue
 		}
 		refs, err := l.liveFrames(s)
+		if isDenied(err) {
+			continue // for now
+		}
 		if err != nil {
 			return err
 		}
@@ -376,6 +379,9 @@ func (c *carrier) compact() error {
 	}
 	for _, s := range all {
 		refs, err := c.liveFrames(s)
+		if isDenied(err) {
+			return nil // for now
+		}
 		if err != nil {
 			return err
 		}
@@ -394,8 +400,8 @@ func (c *carrier) compact() error {
 // sync then.
 func (c *carrier) copyLive(s *segment, live []laneRef, bytes int64) (done bool, err error) {
 	batches, err := c.readLive(s, live)
-	if isDamage(err) {
-		return false, nil // stays where it is; the lane will say so when it gets there
+	if isDamage(err) || isDenied(err) {
+		return false, nil // stays where it is; of damage the lane will say so when it gets there
 	}
 	if err != nil {
 		return false, err

@@ -11,6 +11,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// keptForOthers is what is left to the rest of the process where its limit is low: a spool and Kafka take some per broker.
+const keptForOthers = 64
+
+// openTop bounds the log files that are open in a process that may open so many in all: half of these, and where that leaves less than
+// keptForOthers, as few as a quarter.
+func openTop(limit uint64) uint64 {
+	return max(openFilesMin, limit/4, min(limit/2, limit-min(limit, keptForOthers)))
+}
+
 func noDescriptors(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE)
 }

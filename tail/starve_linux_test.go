@@ -60,7 +60,7 @@ func TestChainStarved(t *testing.T) {
 }
 
 func starve(t *testing.T) {
-	const limit, gap = 64, 10 * time.Millisecond
+	const limit, gap = 96, 10 * time.Millisecond
 	must(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}))
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }

@@ -101,3 +101,12 @@ func (h *hog) free() {
 	}
 	*h = nil
 }
+
+// TestOpenTop: where a process may open few files, most are for the spool and Kafka.
+func TestOpenTop(t *testing.T) {
+	for limit, want := range map[uint64]uint64{1 << 40: 1 << 39, 1024: 512, 128: 64, 100: 36, 64: 16, 40: 10, 0: openFilesMin} {
+		if got := openTop(limit); got != want {
+			t.Errorf("of %d descriptors %d are for log files, want %d", limit, got, want)
+		}
+	}
+}

@@ -150,7 +150,7 @@ type Known struct {
 type Options struct {
 	Blocks       []Block
 	Known        []Known
-	OpenFilesMax int           // file descriptors at most; 0: 1024. Never more than half of the process's limit
+	OpenFilesMax int           // file descriptors at most; 0: 1024. Never more than half of the process's limit, see openTop
 	ScanInterval time.Duration // rescan of patterns and stat of known files; inotify only shortens the wait; 0: 1 s
 	NoInotify    bool
 	HeldBytesMax int64                   // of deleted files that are open to be read; 0: 1 GiB

@@ -162,8 +162,8 @@ func newWatcher(o Options) (*Watcher, error) {
 		w.notify = newNotifier(w.log)
 	}
 	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && uint64(w.openMax) > uint64(limit.Cur)/2 {
-		w.openMax = max(openFilesMin, int(uint64(limit.Cur)/2))
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil && openTop(uint64(limit.Cur)) < uint64(w.openMax) {
+		w.openMax = int(openTop(uint64(limit.Cur)))
 		w.log.Warn("the process may open too few files (ulimit -n): fewer log files are kept open", "limit", uint64(limit.Cur), "open_files_max", w.openMax, "wanted", o.OpenFilesMax)
 	}
 	w.openTop = w.openMax

@@ -93,11 +93,28 @@ func (h Hook) Remove(name string) error {
 	return h.FS.Remove(name)
 }
 
-func (h Hook) SyncDir(dir string) error {
-	if err := h.Before(Op{Kind: "syncdir", Name: filepath.Base(dir), Changing: true}); err != nil {
+func (h Hook) OpenDir(dir string) (Dir, error) {
+	if err := h.Before(Op{Kind: "opendir", Name: filepath.Base(dir)}); err != nil {
+		return nil, err
+	}
+	d, err := h.FS.OpenDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &hookDir{Dir: d, before: h.Before, name: filepath.Base(dir)}, nil
+}
+
+type hookDir struct {
+	Dir
+	before func(Op) error
+	name   string
+}
+
+func (d *hookDir) Sync() error {
+	if err := d.before(Op{Kind: "syncdir", Name: d.name, Changing: true}); err != nil {
 		return err
 	}
-	return h.FS.SyncDir(dir)
+	return d.Dir.Sync()
 }
 
 func (h Hook) Lock(name, about string) (io.Closer, string, error) {

@@ -17,7 +17,7 @@ import (
 //	                         since the last Sync of the file, or the synced one
 //	size, not synced     ->  any size the file had since its last Sync
 //	names, not synced    ->  of every file, any prefix of the operations on it
-//	                         since the last SyncDir; files are independent
+//	                         since the last Dir.Sync; files are independent
 //
 // Directories exist by themselves and are always durable. Blocks are never
 // changed in place, so a crash copies no content.
@@ -28,7 +28,7 @@ type Mem struct {
 	ops    []nameOp          // what leads from synced to names
 	locks  map[string]string
 	quota  int64 // bytes in all files; 0: no limit
-	lying  bool  // Sync and SyncDir answer and do nothing
+	lying  bool  // Sync of files and directories answers and do nothing
 }
 
 // memBlockBytes is smaller than any sector, so that small frames are torn too.
@@ -254,7 +254,14 @@ func (m *Mem) Remove(name string) error {
 	return nil
 }
 
-func (m *Mem) SyncDir(string) error {
+func (m *Mem) OpenDir(string) (Dir, error) { return memDir{m}, nil }
+
+type memDir struct{ m *Mem }
+
+func (memDir) Close() error { return nil }
+
+func (d memDir) Sync() error {
+	m := d.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.lying {

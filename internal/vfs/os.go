@@ -30,7 +30,11 @@ func (o OS) MkdirAll(dir string) error {
 		return err
 	}
 	for _, parent := range parents {
-		if err := o.SyncDir(parent); err != nil {
+		d, err := o.OpenDir(parent)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Sync(), d.Close()); err != nil {
 			return err
 		}
 	}
@@ -78,12 +82,12 @@ func (OS) Rename(from, to string) error { return os.Rename(from, to) }
 
 func (OS) Remove(name string) error { return os.Remove(name) }
 
-func (OS) SyncDir(dir string) error {
+func (OS) OpenDir(dir string) (Dir, error) {
 	d, err := os.Open(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return errors.Join(d.Sync(), d.Close())
+	return d, nil
 }
 
 // Lock uses flock: it belongs to the open file, so a killed process leaves

@@ -23,6 +23,12 @@ func IsNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
 }
 
+// IsNoDescriptor tells whether err means that the process, or the machine, has as many
+// files open as it may.
+func IsNoDescriptor(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
+}
+
 // ErrLocked is the answer of Lock when another process holds it.
 var ErrLocked = errors.New("locked by another process")
 
@@ -45,18 +51,26 @@ type FS interface {
 	// ReadDir lists the names in dir, sorted.
 	ReadDir(dir string) ([]string, error)
 	OpenFile(name string, mode Mode) (File, error)
-	// Rename moves a file. Not durable before SyncDir.
+	// Rename moves a file. Not durable before the directory's Sync.
 	Rename(from, to string) error
-	// Remove unlinks a file. Not durable before SyncDir.
+	// Remove unlinks a file. Not durable before the directory's Sync.
 	Remove(name string) error
-	// SyncDir makes the names in dir durable.
-	SyncDir(dir string) error
+	// OpenDir opens dir to make its names durable: kept open, that cannot fail for
+	// want of a descriptor.
+	OpenDir(dir string) (Dir, error)
 	// Lock takes an exclusive lock on the file name, created if missing, until
 	// it is closed or the process dies. If it is taken: ErrLocked, and what the
 	// holder wrote about itself.
 	Lock(name, about string) (lock io.Closer, holder string, err error)
 	// Usage describes the volume that holds dir.
 	Usage(dir string) (Usage, error)
+}
+
+// Dir is one open directory.
+type Dir interface {
+	io.Closer
+	// Sync makes the names in it durable. After an error nothing may be assumed.
+	Sync() error
 }
 
 // File is one open file.

@@ -59,10 +59,13 @@ func testImplementation(t *testing.T, name string, f FS, dir string) {
 	}
 	testPunch(t, file, name)
 	must(t, f.Rename(a, b))
-	must(t, f.SyncDir(dir))
-	names, err := f.ReadDir(dir)
-	if err != nil || !slices.Equal(names, []string{"b"}) {
-		t.Errorf("names %v, %v", names, err)
+	names, err := f.OpenDir(dir)
+	must(t, err)
+	must(t, names.Sync())
+	must(t, names.Close())
+	listed, err := f.ReadDir(dir)
+	if err != nil || !slices.Equal(listed, []string{"b"}) {
+		t.Errorf("names %v, %v", listed, err)
 	}
 	must(t, file.Close())
 	if err := f.Remove(a); !errors.Is(err, fs.ErrNotExist) {
@@ -187,7 +190,9 @@ func TestMemCrash(t *testing.T) {
 		_, err = f.WriteAt([]byte(old), 0)
 		must(t, err)
 		must(t, f.Sync())
-		must(t, m.SyncDir("/d"))
+		names, err := m.OpenDir("/d")
+		must(t, err)
+		must(t, names.Sync())
 		for _, version := range []string{"1", "2"} { // two versions of the first block, one of the second
 			_, err = f.WriteAt([]byte(strings.Repeat(version, memBlockBytes)), 0)
 			must(t, err)
@@ -196,12 +201,12 @@ func TestMemCrash(t *testing.T) {
 		must(t, err)
 		must(t, m.Rename("/d/a", "/d/b"))
 		after := m.Crash(rand.New(rand.NewPCG(seed, 0)))
-		names, err := after.ReadDir("/d")
+		listed, err := after.ReadDir("/d")
 		must(t, err)
-		if len(names) != 1 {
-			t.Fatalf("names %v", names)
+		if len(listed) != 1 {
+			t.Fatalf("names %v", listed)
 		}
-		got, err := after.OpenFile("/d/"+names[0], Read)
+		got, err := after.OpenFile("/d/"+listed[0], Read)
 		must(t, err)
 		var content [2 * memBlockBytes]byte
 		_, err = got.ReadAt(content[:], 0)
@@ -212,7 +217,7 @@ func TestMemCrash(t *testing.T) {
 				t.Fatal("a block is torn")
 			}
 		}
-		seen[fmt.Sprintf("%s %c%c", names[0], first[0], second[0])]++
+		seen[fmt.Sprintf("%s %c%c", listed[0], first[0], second[0])]++
 	}
 	if len(seen) != 2*3*2 {
 		t.Errorf("outcomes %v, want 12 of them", seen)
