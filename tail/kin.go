@@ -16,14 +16,23 @@ func kinOf(at blockPath) blockPath { return blockPath{at.block, stemOf(at.path)}
 func (f *File) kin() blockPath { return kinOf(blockPath{f.src.key.block, f.Path()}) }
 
 // Family is the path whose generations f is one of, for whoever keeps their lines together and in order, each behind those before it: the path
-// without what rotations put behind it, and without a date before its extension, if there is a log of that name. Where there is none the
-// files may be logs of their own, written to side by side, as those of jobs are. It is for Handler.Open.
+// without what rotations put behind it, and without a date before its extension, if there is a log of that name, or was one: a program may
+// make it with the first line behind a rotation. Where none is known the files may be logs of their own, written to side by side, as those
+// of jobs are. It is for Handler.Open.
 func (f *File) Family() string {
 	stem := stemOf(f.Path())
-	if live := f.w.byPath[stem]; live != nil && live.Path() == stem {
+	if len(f.w.lived[blockPath{f.src.key.block, stem}]) > 0 {
 		return stem
 	}
 	return withoutTags(f.Path())
+}
+
+// live notes that f has, or had, the path of which its kin are the rotations.
+func (w *Watcher) live(f *File) {
+	s := &f.src
+	w.lived.leave(s.lived, f)
+	s.lived = s.kin
+	w.lived.join(s.lived, f)
 }
 
 var compressedNames = []string{".gz", ".zst", ".bz2", ".xz", ".lz4"}
@@ -109,6 +118,9 @@ func (w *Watcher) joinKin(f *File) {
 	}
 	s.kin = at
 	w.kin.join(at, f)
+	if at.path == f.Path() {
+		w.live(f)
+	}
 	if s.from != (blockPath{}) {
 		w.cameFrom.join(s.from, f)
 	}

@@ -1,6 +1,9 @@
 package tail
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestStemOf(t *testing.T) {
 	for path, want := range map[string]string{
@@ -32,6 +35,29 @@ func TestStemOf(t *testing.T) {
 	} {
 		if got := stemOf(path); got != want {
 			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+// TestFamilyWithoutLiveLog: a program that makes its log with the first line behind a rotation leaves no log of that name for a while.
+// What is found then, after a start or not, belongs to the log all the same; without one that is known each is a log of its own.
+func TestFamilyWithoutLiveLog(t *testing.T) {
+	for _, begin := range [][]string{
+		{`write app.log "1\n"`, "poll", "tick", "mv app.log app-2026-11-30-1.log", `write app-2026-11-30-2.log "2\n"`, "poll"},
+		{`write app.log "1\n"`, "poll", "restart", "mv app.log app-2026-11-30-1.log", `write app-2026-11-30-2.log "2\n"`, "poll"},
+		{`write app-2026-11-30-1.log "1\n"`, "poll", `write app-2026-11-30-2.log "2\n"`, "poll"},
+	} {
+		m := newMachine(t, false)
+		m.opts.Blocks = []Block{{Name: "b", Paths: []string{m.dir + "/*.log*"}, LineBytesMax: 100}}
+		families := map[string]string{}
+		m.onLine = func(f *File, line Line) { families[string(line.Bytes)] = m.rel(f.Family()) }
+		stepAll(t, m, begin...)
+		want := "app.log"
+		if strings.Contains(begin[0], "2026") {
+			want = "app-2026-11-30-2.log"
+		}
+		if families["2"] != want {
+			t.Errorf("%q: %v", begin, families)
 		}
 	}
 }

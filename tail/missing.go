@@ -336,6 +336,7 @@ func (w *Watcher) drop(f *File) {
 	}
 	w.admitted(f)
 	w.leaveKin(f)
+	w.lived.leave(s.lived, f)
 	if w.sources[s.key] == f {
 		delete(w.sources, s.key)
 	}

@@ -20,31 +20,31 @@ type source struct {
 	unwanted bool     // the spool knows it under a path that its block excludes now, or does not find: it is remembered, and not looked for
 	skip     string   // compressed with this; looked at again when it changes
 
-	seen      uint64 // full scan that found it under a pattern
-	seenAt    int64  // wall clock then, nanoseconds
-	candidate string // the path it was found at; becomes the path when the scan ends
-	real      string // path without symlinks
-	link      bool   // the name itself may be a symlink: where it leads can change without a change of its directory
-	hot       bool   // in Watcher.hot
-	turn      bool   // a full scan looks at it although its directory did not change
-	listed    bool   // in Watcher.ring
-	forgotten bool   // no source any more
-	opened    string // path it was open under last
-	missing   bool   // no pattern finds it
-	passed    int64  // bytes that were passed over when it was found: it is new, and starts at the end or is older than its block wants
-	at        string // missing and closed: the name it has outside the patterns
-	denied    bool   // could not be opened for lack of permission
-	deniedAs  int64  // its change time then: another one may mean that it can
-	deniedFor time.Duration
-	retryAt   time.Time
-	changedAt time.Time
-	roomAt    time.Time // when a reader gave it back last, or its room was looked into
-	goneAt    time.Time // when it was first seen that it has no name any more
-	lostSince time.Time // missing and closed: no name was found since then
-	left      bool      // it was deleted and read to its end, and is only remembered as long as it is needed
-	owes      bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
-	kin       blockPath // generations of one path
-	from      blockPath // those of the path where it was found first, if they are others
+	seen       uint64 // full scan that found it under a pattern
+	seenAt     int64  // wall clock then, nanoseconds
+	candidate  string // the path it was found at; becomes the path when the scan ends
+	real       string // path without symlinks
+	link       bool   // the name itself may be a symlink: where it leads can change without a change of its directory
+	hot        bool   // in Watcher.hot
+	turn       bool   // a full scan looks at it although its directory did not change
+	listed     bool   // in Watcher.ring
+	forgotten  bool   // no source any more
+	opened     string // path it was open under last
+	missing    bool   // no pattern finds it
+	passed     int64  // bytes that were passed over when it was found: it is new, and starts at the end or is older than its block wants
+	at         string // missing and closed: the name it has outside the patterns
+	denied     bool   // could not be opened for lack of permission
+	deniedAs   int64  // its change time then: another one may mean that it can
+	deniedFor  time.Duration
+	retryAt    time.Time
+	changedAt  time.Time
+	roomAt     time.Time // when a reader gave it back last, or its room was looked into
+	goneAt     time.Time // when it was first seen that it has no name any more
+	lostSince  time.Time // missing and closed: no name was found since then
+	left       bool      // it was deleted and read to its end, and is only remembered as long as it is needed
+	owes       bool      // it was truncated or its directory moved, and the spool may hold where it was before that: it is handed out once more
+	kin, lived blockPath // generations of one path; of the path that was its own
+	from       blockPath // those of the path where it was found first, if they are others
 	copySource
 }
 

@@ -54,6 +54,7 @@ type Watcher struct {
 	byPath     map[string]*File      // for hints; an entry may be out of date
 	kin        kinSet                // sources that may be generations of one path
 	cameFrom   kinSet                // those that have another name by now, which has other kin
+	lived      kinSet                // those that were the log of their kin
 	strayKin   map[blockPath][]*File // the same of strays; some are none any more
 	unsettled  map[blockPath]int64   // paths of which generations may be there that nobody knows, not older than this
 	lookAgain  map[blockPath]bool    // kin of which one vanished or was moved since the last scan
@@ -149,7 +150,7 @@ type counters struct {
 func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
-		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
+		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, lived: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, told: map[key]told{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, heldBack: map[*File]int64{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
@@ -195,6 +196,9 @@ func newWatcher(o Options) (*Watcher, error) {
 		if b := f.src.key.block; b >= 0 && (firstMatch(w.blocks[b].Exclude, k.Path) != "" || firstMatch(w.blocks[b].Paths, k.Path) == "") {
 			f.src.unwanted = true
 			continue // nor are its generations
+		}
+		if f.src.kin == at {
+			w.live(f)
 		}
 		w.strayPaths[at] = append(w.strayPaths[at], f)
 		w.strayKin[f.src.kin] = append(w.strayKin[f.src.kin], f)
