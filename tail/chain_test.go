@@ -326,7 +326,7 @@ func (x *chained) pass() {
 	x.w.takeBack()
 	x.w.scan()
 	x.w.admit()
-	if *chainSeed != 0 {
+	if *chainSeed != 0 || *copiesSeed != 0 {
 		x.states()
 	}
 }

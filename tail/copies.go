@@ -97,7 +97,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue
 			}
-			if g := w.sourceOf(block, &sib.st); g != nil && g.isKnown() {
+			if g := w.sourceOf(block, &sib.st); g != nil && g.isKnown() || k.ino != fp.Ino && w.isOfStray(block, sib) {
 				continue
 			}
 			head, kind := w.headOf(sib)
@@ -172,7 +172,7 @@ func (w *Watcher) strayCopy(f *File) bool {
 	}
 	w.unstray(f)
 	isOwn := c.key.ino == f.fp.Ino && c.st.born == f.fp.Born && w.sizeIn(sibling{c.at, c.st}).mask == 0
-	if c.whole && (c.sure || followed) || isOwn && followed && c.kind != "" {
+	if f.ID() != 0 && (c.whole && (c.sure || followed) || isOwn && followed && c.kind != "") { // else only a receiver makes it known to the spool
 		w.bind(f, c)
 		return true
 	}

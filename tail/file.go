@@ -34,6 +34,7 @@ type File struct {
 	touched atomic.Bool           // a scan saw it empty and changed
 	born    atomic.Int64          // time of creation that it got while it was open; 0: it has the one it had
 	behind  atomic.Bool           // what came before is looked for, or read: nothing is handed out until then
+	isWhole atomic.Bool           // it is behind for its turn only: nothing in it went
 	cut     atomic.Pointer[place] // where it was before it was truncated, until a receiver has what was in it, or nobody has; nil: nowhere else
 	notify  atomic.Pointer[chan<- struct{}]
 

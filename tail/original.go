@@ -41,7 +41,7 @@ func (w *Watcher) mayBeCopy(c found) bool {
 		switch {
 		case c.st.born != 0 && c.st.born <= f.src.st.born:
 			continue // older
-		case c.st.size == 0 && young(w.wall, &c.st, int64(copyYoung)) || f.behind.Load():
+		case c.st.size == 0 && young(w.wall, &c.st, int64(copyYoung)) || f.mayBeCut():
 			w.rescan = true
 		case w.equalSoFar(f, c):
 			if own, sure := w.onItsOwn(f, c); own && sure {
@@ -80,7 +80,7 @@ func (w *Watcher) onItsOwn(f *File, c found) (own, sure bool) {
 	if !s.out {
 		return true, f.cursorOffset() <= s.st.size && s.st.same(&s.checked)
 	}
-	return true, w.decided(f, c) && !f.behind.Load() // its holder may have found it truncated just now
+	return true, w.decided(f, c) && !f.mayBeCut() // its holder may have found it truncated just now
 }
 
 // heldCopy is a new file that is not read since another one begins with all that is in it.

@@ -39,7 +39,7 @@ func (w *Watcher) unsettle(at blockPath, since int64) {
 	if old, ok := w.unsettled[at]; ok {
 		since = min(since, old)
 	}
-	w.unsettled[at] = since
+	w.unsettled[at], w.unlooked[at] = since, true
 	w.rescan = true
 }
 
@@ -85,6 +85,9 @@ func (w *Watcher) unsettleMoved() {
 		for _, f := range known {
 			if s := &f.src; at.block >= 0 && !(s.delivered && w.isFollowed(f)) && (w.isGone(f) || s.missing || f.Path() != at.path) {
 				w.unsettle(at, 0)
+				if kin := kinOf(at); kin != at && w.inPlace(kin) != nil {
+					w.unsettle(kin, 0) // a copy that a pattern finds is named after its log once it is compressed
+				}
 				break
 			}
 		}
@@ -115,6 +118,7 @@ func (w *Watcher) oldestKnown(at blockPath) (age int64) {
 func (w *Watcher) settle() {
 	for at, since := range w.unsettled {
 		moved := w.moved
+		delete(w.unlooked, at)
 		w.findUnseen(at, since)
 		if w.moved != moved {
 			w.lookAgain[kinOf(at)] = true
@@ -151,8 +155,14 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 	for _, u := range w.pairByDate(at, w.listUnseen(at, since)) {
 		entered = append(entered, w.enterUnseen(u))
 	}
-	if live := w.inPlace(at); live != nil && live.behind.Load() && len(entered) > 0 {
+	switch live := w.inPlace(at); {
+	case live == nil || len(entered) == 0:
+	case live.mayBeCut():
 		live.src.cutAt = time.Now().UnixNano() // all that is found now is older
+	case live.src.st.born != 0 && live.offsetSeen() == 0 && w.isListedInPlace(live): // nor was it renamed since what is in that was written
+		for _, g := range entered {
+			live.src.cutAt = max(live.src.cutAt, g.age()+1)
+		}
 	}
 	return entered
 }
@@ -247,8 +257,12 @@ func (w *Watcher) packedUnseen(at blockPath, sib sibling, since int64, head []by
 
 // plainUnseen tells whether a file that is not compressed is an unseen generation.
 func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []string) bool {
-	if live := w.inPlace(at); sib.st.born < since || live != nil && !live.behind.Load() && sib.st.born > live.age() {
+	live := w.inPlace(at)
+	if sib.st.born < since || live != nil && !live.mayBeCut() && sib.st.born > live.age() {
 		return false
+	}
+	if sib.st.size == 0 && live != nil && live.src.cutAt > 0 && sib.st.born > live.src.cutAt-clockTick {
+		return false // it may be the next copy, about to be written
 	}
 	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])
 }
@@ -348,7 +362,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	if g.src.finished {
 		return false // its own was read
 	}
-	if g.behind.Load() {
+	if g.mayBeCut() {
 		return false // it was made before what is in that now
 	}
 	st := g.src.st
@@ -446,6 +460,13 @@ func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
 // mayBeStray tells whether the spool may know a file by another number.
 func (w *Watcher) mayBeStray(sib sibling) bool {
 	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool { return bornTogether(f.fp.Born, sib.st.born) })
+}
+
+// isOfStray tells whether the spool knows a file, and reads it on once it is looked for.
+func (w *Watcher) isOfStray(block int, sib sibling) bool {
+	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool {
+		return f.src.key.block == block && !f.src.unwanted && f.fp.Born != 0 && bornTogether(f.fp.Born, sib.st.born)
+	})
 }
 
 // resumes tells whether a file holds what fp and cur remember.

@@ -178,6 +178,7 @@ func (w *Watcher) leave(t truncation) {
 	if t.cur.Offset > 0 {
 		t.f.cut.CompareAndSwap(nil, &place{t.fp, t.cur})
 	}
+	t.f.isWhole.Store(t.inTurn)
 	t.f.behind.Store(true)
 	t.f.late.Store(true)
 	t.at = time.Now().UnixNano()
@@ -315,7 +316,7 @@ func (w *Watcher) settleUnread(t truncation) (found bool) {
 		w.rescan = true
 		w.settleLater(t)
 	case !t.found:
-		if !w.mayHold(at, t) {
+		if t.found = w.mayHold(at, t); !t.found {
 			w.countTruncated(t)
 		}
 	}
@@ -325,18 +326,21 @@ func (w *Watcher) settleUnread(t truncation) (found bool) {
 // mayHold tells whether a generation that was found before, by a pattern, may be the copy of what was unread.
 func (w *Watcher) mayHold(at blockPath, t truncation) bool {
 	for g := range w.kin[kinOf(at)] {
-		if s := &g.src; g != t.f && s.st.born >= t.since && (s.packed != "" || s.st.size >= t.lost) {
+		if s := &g.src; g != t.f && s.st.born >= t.since && (s.packed != "" || s.st.size >= t.lost) && namedAfter(w.namesOf(at.path), g.name(), rotationName) {
 			return true
 		}
 	}
 	return false
 }
 
-// isCut tells whether a file was truncated and what was in it is looked for: a copy that begins like it is of that.
+// isCut tells whether a file was truncated, perhaps, and what was in it is looked for: a copy that begins like it is of that.
 func (w *Watcher) isCut(block int, st *fileStat) bool {
 	f := w.sourceOf(block, st)
-	return f != nil && f.behind.Load()
+	return f != nil && f.mayBeCut()
 }
+
+// mayBeCut tells whether f is held back for what was in it before, and not only for an older generation.
+func (f *File) mayBeCut() bool { return f.behind.Load() && !f.isWhole.Load() }
 
 // letGo ends that f is held back for what comes before it, which was looked for at since.
 func (f *File) letGo(since int64) {
@@ -398,7 +402,7 @@ func (w *Watcher) readFirst(f *File) {
 // comesLater tells whether an older generation of the path of f is to be read before it, or may be there.
 func (w *Watcher) comesLater(f *File) bool {
 	kin, now := f.src.kin, w.now()
-	if _, unsettled := w.unsettled[blockPath{f.src.key.block, f.Path()}]; unsettled || w.lookAgain[kin] {
+	if w.unlooked[blockPath{f.src.key.block, f.Path()}] || w.lookAgain[kin] {
 		return true
 	}
 	for g := range w.kin[kin] {
@@ -426,7 +430,7 @@ func (w *Watcher) findCut() {
 		}
 		copied, listed := w.youngestBehind(f, known), int64(0)
 		if kin := kinOf(at); kin == at {
-			listed = w.youngestBehind(f, w.strayKin[kin]) // found by the pattern, as others are that nobody knows yet
+			listed = w.youngestBehind(f, w.strayKin[kin]) // found by the pattern
 		}
 		isUnread := f.ID() != 0 && f.cursorOffset() == 0
 		if isUnread && copied == 0 && w.hasCopy(f) {
@@ -435,10 +439,8 @@ func (w *Watcher) findCut() {
 		switch {
 		case copied == 0 && listed == 0:
 		case isUnread:
-			if f.src.cutAt = w.wall; copied > 0 {
-				f.src.unreadFrom = copied
-				w.unsettle(at, copied+1)
-			}
+			f.src.cutAt, f.src.unreadFrom = w.wall, max(copied, listed)
+			w.unsettle(at, f.src.unreadFrom+1)
 		default:
 			f.src.cutAt = max(copied, listed) + 1
 		}

@@ -57,6 +57,7 @@ type Watcher struct {
 	lived      kinSet                // those that were the log of their kin
 	strayKin   map[blockPath][]*File // the same of strays; some are none any more
 	unsettled  map[blockPath]int64   // paths of which generations may be there that nobody knows, not older than this
+	unlooked   map[blockPath]bool    // those of them where none were looked for since that was noted
 	lookAgain  map[blockPath]bool    // kin of which one vanished or was moved since the last scan
 	moved      uint64                // files whose name led elsewhere when they were to be opened, or that found no descriptor
 	waiting    []*File               // unread, in the order they are handed out
@@ -150,7 +151,7 @@ type counters struct {
 func newWatcher(o Options) (*Watcher, error) {
 	w := &Watcher{
 		blocks: o.Blocks, scanGap: o.ScanInterval, log: o.Logger, walker: newWalker(o.Blocks), now: time.Now,
-		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, lived: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
+		sources: map[key]*File{}, strays: map[uint64][]*File{}, strayPaths: map[blockPath][]*File{}, byPath: map[string]*File{}, kin: kinSet{}, cameFrom: kinSet{}, lived: kinSet{}, strayKin: map[blockPath][]*File{}, unsettled: map[blockPath]int64{}, unlooked: map[blockPath]bool{}, lookAgain: map[blockPath]bool{}, excludes: o.ExcludePaths,
 		warned: map[string]string{}, told: map[key]told{}, peeks: map[key]peeked{}, doubts: map[key]doubt{}, heldBack: map[*File]int64{}, copies: map[key]heldCopy{}, refused: refused{paths: map[string]bool{}, known: map[string]bool{}},
 		open: map[*File]struct{}{}, keep: keepTimes{idleKeep, movedKeep, unseenKeep, quietMin},
 		openMax: o.OpenFilesMax, wake: make(chan struct{}, 1), asked: make(chan question), bootedAt: bootedAt(time.Now()), looksMin: looksMin, wary: readsEverything(), roots: o.SymlinkRoots, paused: o.Paused,
