@@ -92,7 +92,7 @@ type copyFound struct {
 func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, plainBytesMin int64, not []key) (best copyFound, ok bool) {
 	candidates, whole, names := 0, 0, w.namesOf(path)
 	for _, dir := range w.dirsOf(path) {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsNamed(dir, names) {
 			k := key{block, sib.st.dev, sib.st.ino}
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue

@@ -156,7 +156,7 @@ func (w *Watcher) namesBeside(at blockPath) map[*File]string {
 	found, own, names := map[*File]string{}, map[*File]string{}, w.namesOf(at.path)
 	var several []*File
 	for _, dir := range w.dirsOf(at.path) {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsNamed(dir, names) {
 			if !namedAfter(names, sib.path, rotationName) || !hasDate(names, sib.path) {
 				continue
 			}

@@ -106,7 +106,7 @@ func (w *Watcher) heldElsewhere(at blockPath, sib sibling, head []byte) bool {
 func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 	names, dirs := w.namesOfKin(f)
 	for _, dir := range dirs {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsNamed(dir, names) {
 			k := key{f.src.key.block, sib.st.dev, sib.st.ino}
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(f.src.not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue

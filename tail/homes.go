@@ -14,11 +14,7 @@ const homesMax = 1024
 // withInode lists the files that have the inode number of f, in all places where it may be.
 func (w *Watcher) withInode(f *File) (list []sibling) {
 	for _, dir := range append(w.dirsOf(f.Path()), w.linkedDirs(f.Path())...) {
-		for _, sib := range w.siblingsIn(dir) {
-			if sib.st.ino == f.fp.Ino {
-				list = append(list, sib)
-			}
-		}
+		list = append(list, w.siblingsWith(dir, f.fp.Ino)...)
 	}
 	if f.fp.Born == 0 || !f.src.lostSince.IsZero() {
 		return list // a number alone says too little of another directory; and these are searched until its loss is told

@@ -169,7 +169,7 @@ func (w *Watcher) packedAge(at blockPath, sib sibling, born int64) int64 {
 	if isDated {
 		order = byDate
 	}
-	for _, o := range w.siblingsIn(parent(sib.path)) {
+	for _, o := range w.siblingsNamed(parent(sib.path), names) {
 		isLive := slices.Contains(names, o.path)
 		if o.path == sib.path || (!namedAfter(names, o.path, numbered) || styleOf(names, o.path) != style) && !(isLive && w.isNewAt(at.block, o)) {
 			continue
@@ -397,7 +397,7 @@ func (w *Watcher) isLastKnown(f *File) bool {
 func (w *Watcher) copiesBeside(f *File) bool {
 	names, dirs := w.namesOfKin(f)
 	return slices.ContainsFunc(dirs, func(dir string) bool {
-		return slices.ContainsFunc(w.siblingsIn(dir), func(sib sibling) bool {
+		return slices.ContainsFunc(w.siblingsNamed(dir, names), func(sib sibling) bool {
 			if !namedAfter(names, sib.path, numbered) {
 				return false
 			}

@@ -151,7 +151,7 @@ func (w *Watcher) elsewhere(f *File) (sibling, bool) {
 		return sibling{s.real, st}, true
 	}
 	for _, dir := range slices.Compact(append(w.dirsOf(f.Path()), parent(s.real))) {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsWith(dir, s.st.ino) {
 			if s.st.is(&sib.st) {
 				return sib, true
 			}

@@ -152,17 +152,37 @@ func (w *Watcher) closeFile(f *File) {
 	delete(w.open, f)
 }
 
-// tellDeleted counts what is lost with the descriptor of a deleted file: at the end of Run.
+// tellDeleted counts what is lost with the descriptor of a deleted file: at the end of Run. What a compressed copy holds the next start
+// reads there. The caller has w.mu, since readers give files back while others end.
 func (f *File) tellDeleted() {
 	st, err := statFD(f.fd)
 	if err != nil || st.nlink > 0 || f.unpack != nil {
 		return
 	}
-	if lost := f.unread(st.size); lost > 0 {
+	if lost := f.unread(st.size); lost > 0 && !f.w.isHeldByCopy(f, st.size) {
 		f.w.stats.lostFiles.Add(1)
 		f.w.stats.lostBytes.Add(uint64(lost))
 		f.w.log.Warn("deleted file could not be read to its end before the agent stopped", "path", f.Path(), "source", f.ID(), "offset", f.cursorOffset(), "unread_bytes_lost", lost)
 	}
+}
+
+// isHeldByCopy tells whether a compressed file beside an open one that was deleted holds as much as that, and begins alike.
+func (w *Watcher) isHeldByCopy(f *File, size int64) bool {
+	var own [prefixBytesMax]byte
+	n, err := pread(f.fd, own[:], 0)
+	if err != nil {
+		return false
+	}
+	names, dirs := w.namesOfKin(f)
+	return slices.ContainsFunc(dirs, func(dir string) bool {
+		return slices.ContainsFunc(w.siblingsNamed(dir, names), func(sib sibling) bool {
+			if !namedAfter(names, sib.path, rotatedName) {
+				return false
+			}
+			head, kind := w.headOf(sib)
+			return kind != "" && w.sizeIn(sib).is(size) && sameHead(own[:n], head)
+		})
+	})
 }
 
 // letGoOfFD closes what is open; its cursor stays.

@@ -182,7 +182,7 @@ func sameBytes(fd1, fd2 int, a, b []byte, off, end int64) bool {
 // copied tells whether a file is the copy of another generation of the path: of a source, or of one that
 // the spool knows and that is gone.
 func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
-	for _, o := range w.siblingsIn(parent(sib.path)) {
+	for _, o := range w.siblingsNamed(parent(sib.path), names) {
 		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) && sib.st.size > o.st.size || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}

@@ -174,7 +174,7 @@ func (w *Watcher) listUnseen(at blockPath, since int64) (list []unseen) {
 	movedBefore := w.moved
 	var styles map[string]bool
 	for _, dir := range w.dirsOf(at.path) {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsNamed(dir, names) {
 			k := key{at.block, sib.st.dev, sib.st.ino}
 			g := w.sourceOf(at.block, &sib.st)
 			if g != nil && (g.isKnown() || g.src.missing) || !namedAfter(names, sib.path, rotationName) || w.excluded[key{0, k.dev, k.ino}] || w.ofAnother(at, sib.path) {
@@ -321,7 +321,7 @@ func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 // originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own.
 func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
 	names := w.namesOf(at.path)
-	return slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
+	return slices.ContainsFunc(w.siblingsNamed(parent(sib.path), names), func(o sibling) bool {
 		isNamed := slices.Contains(names, o.path) || namedAfter(names, o.path, generationName)
 		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !isNamed && !(w.sizeIn(sib).is(o.st.size) && namedAfter(names, o.path, rotatedName)) {
 			return false

@@ -5,6 +5,8 @@ package tail
 import (
 	"cmp"
 	"io/fs"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,7 +18,8 @@ type sibling struct {
 
 // listing is what a directory held at a moment.
 type listing struct {
-	siblings []sibling
+	siblings []sibling // in the order of their names
+	inodes   map[uint64][]sibling
 	at       time.Time
 }
 
@@ -26,7 +29,7 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 		return l.siblings
 	}
 	if w.siblings == nil {
-		w.siblings = map[string]listing{}
+		w.siblings = map[string]*listing{}
 	}
 	var list []sibling
 	var at time.Time
@@ -41,15 +44,56 @@ func (w *Watcher) siblingsIn(dir string) []sibling {
 			break
 		}
 	}
-	w.siblings[dir] = listing{list, at}
+	w.siblings[dir] = &listing{siblings: list, at: at}
 	return list
 }
+
+// siblingsNamed lists the regular files of a directory that may be one of names or called after it, whatever the rule (namedAfter): up to
+// its first dot they are called as it is.
+func (w *Watcher) siblingsNamed(dir string, names []string) []sibling {
+	list, stem := w.siblingsIn(dir), ""
+	for i, name := range names {
+		of, _, _ := strings.Cut(baseOf(name), ".")
+		if i == 0 {
+			stem = of
+		}
+		for !strings.HasPrefix(of, stem) {
+			stem = stem[:len(stem)-1]
+		}
+	}
+	from, _ := slices.BinarySearchFunc(list, stem, func(s sibling, stem string) int { return cmp.Compare(baseOf(s.path), stem) })
+	to, _ := slices.BinarySearchFunc(list[from:], stem, func(s sibling, stem string) int {
+		if strings.HasPrefix(baseOf(s.path), stem) {
+			return -1
+		}
+		return 1
+	})
+	return list[from : from+to]
+}
+
+// siblingsWith lists the regular files of a directory that have an inode number.
+func (w *Watcher) siblingsWith(dir string, ino uint64) (found []sibling) {
+	list := w.siblingsIn(dir)
+	l := w.siblings[dir]
+	if l == nil { // it could not be listed
+		return slices.DeleteFunc(slices.Clone(list), func(s sibling) bool { return s.st.ino != ino })
+	}
+	if l.inodes == nil {
+		l.inodes = make(map[uint64][]sibling, len(list))
+		for _, s := range list {
+			l.inodes[s.st.ino] = append(l.inodes[s.st.ino], s)
+		}
+	}
+	return l.inodes[ino]
+}
+
+func baseOf(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // relist has directories listed anew where that was done before f was seen to be gone: without the copy that it was removed for, perhaps. A
 // listing that was made since, for another file, holds: thousands may go from one directory at once.
 func (w *Watcher) relist(f *File) {
 	for _, dir := range w.dirsOf(f.Path()) {
-		if s := &f.src; s.goneAt.IsZero() || !w.siblings[dir].at.After(s.goneAt) {
+		if l := w.siblings[dir]; l != nil && (f.src.goneAt.IsZero() || !l.at.After(f.src.goneAt)) {
 			delete(w.siblings, dir)
 		}
 	}

@@ -136,7 +136,7 @@ func (w *Watcher) orderBeside(names []string, sib sibling) func(a, b string) int
 		packed bool
 	}
 	style, list := styleOf(names, sib.path), []counted{}
-	for _, o := range w.siblingsIn(parent(sib.path)) {
+	for _, o := range w.siblingsNamed(parent(sib.path), names) {
 		if n := countOf(names, o.path); n >= 0 && styleOf(names, o.path) == style {
 			list = append(list, counted{n, o.st.mtime, packedName(o.path)})
 		}
@@ -193,7 +193,7 @@ func withoutNumbers(s string) string {
 func (w *Watcher) stylesAt(at blockPath, names []string) map[string]bool {
 	styles := map[string]bool{}
 	for _, dir := range w.dirsOf(at.path) {
-		for _, sib := range w.siblingsIn(dir) {
+		for _, sib := range w.siblingsNamed(dir, names) {
 			if !namedAfter(names, sib.path, rotationName) {
 				continue
 			}
@@ -242,7 +242,7 @@ const (
 // isAlone tells whether the numbers of generations go on from that of a file neither up nor down.
 func (w *Watcher) isAlone(names []string, sib sibling, style string) bool {
 	n := countOf(names, sib.path)
-	return n > 1 && !slices.ContainsFunc(w.siblingsIn(parent(sib.path)), func(o sibling) bool {
+	return n > 1 && !slices.ContainsFunc(w.siblingsNamed(parent(sib.path), names), func(o sibling) bool {
 		m := countOf(names, o.path)
 		return (m == n-1 || m == n+1) && styleOf(names, o.path) == style
 	})

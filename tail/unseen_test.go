@@ -3,7 +3,10 @@ package tail
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -33,5 +36,33 @@ func TestUnseenLimit(t *testing.T) {
 	w.limitUnseen()
 	if len(w.sources) != unseenMax || len(gone.ids) != tooMany || gone.ids[tooMany+1] || !gone.ids[tooMany] {
 		t.Errorf("%d remembered, %d forgotten, the last of them that should be: %v", len(w.sources), len(gone.ids), gone.ids[tooMany])
+	}
+}
+
+// TestEndBesideCopy stops while a reader holds a file of which nothing was read, and that was removed: where its compressed copy is there
+// nothing is lost, and nothing is told.
+func TestEndBesideCopy(t *testing.T) {
+	for _, compressed := range []bool{true, false} {
+		dir := t.TempDir()
+		path := filepath.Join(dir, "app.log")
+		must(t, os.WriteFile(path, []byte("0\n1\n"), 0o600))
+		var out strings.Builder
+		w, err := NewWatcher(Options{Blocks: []Block{{Name: "b", Paths: []string{path}, LineBytesMax: 1000}}, NoInotify: true, Logger: slog.New(slog.NewTextHandler(&out, nil))})
+		must(t, err)
+		o := &onlyOpener{}
+		w.handler = o
+		w.scan()
+		w.admit()
+		must(t, os.Rename(path, path+".1"))
+		if compressed {
+			must(t, pack("gzip", path+".1"))
+		} else {
+			must(t, os.Remove(path+".1"))
+		}
+		w.end()
+		o.files[0].Release()
+		if lost := w.Stats().LostFiles; (lost == 0) != compressed || strings.Contains(out.String(), "could not be read") == compressed {
+			t.Errorf("compressed: %v, %d files lost: %s", compressed, lost, out.String())
+		}
 	}
 }

@@ -67,7 +67,7 @@ type Watcher struct {
 	warned     map[string]string
 	told       map[key]told // files that were told as gone
 	refused    refused
-	siblings   map[string]listing
+	siblings   map[string]*listing
 	arounds    map[string]around
 	linked     map[string][]string          // see linkedDirs, by the directory of the path
 	homes      map[int]map[uint64][]sibling // of blocks, while the spool's sources are searched; one full scan
@@ -301,12 +301,13 @@ func (w *Watcher) end() {
 	w.notify.close()
 	w.mu.Lock()
 	w.ended = true
+	defer w.mu.Unlock()
 	back := w.released
 	w.released = nil
-	w.mu.Unlock()
 	for _, f := range back {
 		f.src.out = false
 	}
+	w.lookAnew()
 	for f := range w.open {
 		if !f.src.out {
 			f.tellDeleted()
