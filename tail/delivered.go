@@ -178,7 +178,9 @@ func (w *Watcher) followDelivered(f *File) {
 	case s.lostSince.IsZero():
 		s.lostSince = now // while names are moved it may be met under none
 	case w.scanning && now.Sub(s.lostSince) >= 2*w.scanGap && !w.hidden(f):
-		w.retire(f)
+		if !w.needed(f) { // or a start would take younger ones of which nothing was read yet for ones that were there before
+			w.retire(f)
+		}
 		return
 	}
 	w.rescan = true

@@ -72,3 +72,37 @@ func TestDeliveredLimit(t *testing.T) {
 		t.Errorf("%d known", m.w.delivered)
 	}
 }
+
+// TestDeliveredIsNeeded deletes the copy of all that was read of a log, or has its inode used again, while younger generations wait to be
+// read: a start that knew nothing of the path would not look for them.
+func TestDeliveredIsNeeded(t *testing.T) {
+	for _, reused := range []bool{false, true} {
+		m := newMachine(t, false)
+		stepAll(t, m, "block paths=app.log", "lines app.log 0 1", "poll", "tick", "mv app.log app.log-20261121", "poll", "gzip app.log-20261121", "poll", "sleep 10s", "poll")
+		if m.w.delivered != 1 {
+			t.Fatalf("%d delivered", m.w.delivered)
+		}
+		var read *File
+		for _, f := range m.w.sources {
+			read = f
+		}
+		waits := m.w.newFile(0, read.Path())
+		waits.src.kin, waits.src.waiting = read.src.kin, true
+		m.w.kin.join(waits.src.kin, waits)
+		isGone := func() bool {
+			stepAll(t, m, "poll", "sleep 10s", "poll", "sleep 10s", "poll")
+			return len(m.known) == 0
+		}
+		must(t, os.Remove(read.src.at))
+		if reused {
+			m.w.displace(read)
+		}
+		if isGone() {
+			t.Errorf("reused: %v: forgotten while a younger one waits", reused)
+		}
+		m.w.kin.leave(waits.src.kin, waits)
+		if m.w.rescan = true; !isGone() || m.w.delivered != 0 {
+			t.Errorf("reused: %v: not forgotten after that, %d delivered", reused, m.w.delivered)
+		}
+	}
+}

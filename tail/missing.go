@@ -351,8 +351,12 @@ func (w *Watcher) drop(f *File) {
 func (w *Watcher) displace(f *File) {
 	s := &f.src
 	if s.delivered {
-		w.retire(f)
-		return
+		if !w.needed(f) {
+			w.retire(f)
+			return
+		}
+		s.delivered = false
+		w.delivered--
 	}
 	switch at := (blockPath{s.key.block, f.Path()}); {
 	case s.st.born == 0:
