@@ -84,6 +84,7 @@ type openFile struct {
 	hurry  bool        // gone from its path or cut short: what was read of it is nowhere else for long
 	grewAt time.Time
 	readAt time.Time
+	stuck  time.Time // a copy that is unpacked may not be read since then; zero: it may
 
 	base    int64  // where the lines not handed over begin
 	reached int64  // where they end
@@ -105,6 +106,7 @@ const (
 	releaseAfter  = time.Second // idle beyond the idle flush before a file is given back
 	pollInterval  = time.Second
 	unpackPause   = 20 * time.Millisecond // between two looks at a compressed copy that waits for another one to be unpacked
+	giveWayAfter  = time.Second           // a copy that may not be read keeps others from being unpacked
 )
 
 // mailbox carries files from the watcher to a reader and never blocks either.
@@ -284,6 +286,7 @@ func (r *reader) turns(ctx context.Context, now time.Time) (busy bool) {
 			of.readAt, of.more, head.more, busy = now, false, true, busy || !r.stop[block]
 		}
 		may := of.more && !r.stop[block] && r.ready(of.feed, now) && !r.mustWait(of, now)
+		of.giveWay(r.stop[block] || of.more && !may, now)
 		if may && ctx.Err() == nil && of.line.unread != r.round {
 			of.readAt = now
 			r.stop[block] = r.turn(of, now)

@@ -46,6 +46,18 @@ type scratch struct {
 // must be looked at again although nothing follows.
 func (of *openFile) waits() bool { return !of.due.IsZero() || !of.paused.IsZero() }
 
+// giveWay lets other copies be unpacked in place of one that may not be read, for want of room downstream or since its lane waits.
+func (of *openFile) giveWay(stuck bool, now time.Time) {
+	switch {
+	case !stuck || !of.f.Unpacks():
+		of.stuck = time.Time{}
+	case of.stuck.IsZero():
+		of.stuck = now
+	case now.Sub(of.stuck) >= giveWayAfter:
+		of.f.GiveWay()
+	}
+}
+
 // pauseEnds says that a rate limit held the file back and does not any more.
 func (of *openFile) pauseEnds(now time.Time) bool {
 	return !of.paused.IsZero() && !now.Before(of.paused)

@@ -18,6 +18,7 @@ type queued struct {
 // pass is one walk through the queue.
 type pass struct {
 	full, wanted bool
+	unpacks      bool    // a file waits for another to be unpacked
 	behind       []*File // wait to be unpacked, one at a time for the memory that takes; so do their younger generations
 	stays        map[blockPath]bool
 }
@@ -81,6 +82,7 @@ func (w *Watcher) admit() {
 	}
 	w.keepBehind(queue, n)
 	w.forgetFinished()
+	w.unpackWanted.Store(p.unpacks)
 	w.wanted.Store(p.wanted || len(w.open) > w.openMax)
 	w.stats.waiting.Store(int64(len(w.waiting)))
 	w.stats.open.Store(int64(len(w.open)))
@@ -103,6 +105,7 @@ func (w *Watcher) admitOne(f *File, p *pass) {
 	kin := f.src.kin
 	if busy := f.src.packed != "" && w.mustWaitForUnpacking(f); busy || p.stays[kin] || w.mustWait(f, kin) || slices.ContainsFunc(p.behind, f.isYounger) {
 		if busy {
+			p.unpacks = p.unpacks || !w.rests(f)
 			p.behind, p.stays[kin] = append(p.behind, f), true
 		} else if f.fd < 0 && len(w.open) < w.openMax/2 {
 			// Open, it can be read even if it is rotated away and deleted while it waits.
@@ -137,6 +140,7 @@ func (w *Watcher) handOut(f *File) {
 	if f.unpack != nil {
 		w.unpacking = append(w.unpacking, f)
 		f.unpacked.Store(false)
+		f.gaveWay.Store(false)
 	}
 	f.src.out, f.src.checked = true, f.src.st
 	f.owes = f.src.owes && f.cut.Load() == nil

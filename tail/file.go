@@ -39,6 +39,7 @@ type File struct {
 	notify  atomic.Pointer[chan<- struct{}]
 
 	unpacked atomic.Bool // all of a compressed copy was unpacked; written by the holder
+	gaveWay  atomic.Bool // it is not unpacked, although it is in a receiver's hands: nothing may be read of it
 	ended    atomic.Bool // it was read to its end once, or will not be
 	late     atomic.Bool // it was held back, and not read to its end since
 

@@ -67,15 +67,46 @@ func (f *File) tellUnpacked() {
 	u.close()
 	u.in, u.gz, u.zst, u.out = nil, nil, nil, nil
 	f.w.unpacks.CompareAndSwap(f, nil)
-	select {
-	case f.w.wake <- struct{}{}:
-	default:
-	}
+	f.w.wakeUp()
 }
 
 // mayUnpack tells whether f is no copy that is unpacked, or the one that may be now.
 func (f *File) mayUnpack() bool {
-	return f.unpack == nil || f.unpacked.Load() || f.w.unpacks.Load() == f || f.w.unpacks.CompareAndSwap(nil, f)
+	switch {
+	case f.unpack == nil || f.unpacked.Load():
+		return true
+	case f.w.unpacks.Load() == f || f.w.unpacks.CompareAndSwap(nil, f):
+		f.gaveWay.Store(false)
+		return true
+	}
+	f.w.unpackWanted.Store(true)
+	return false
+}
+
+// Unpacks tells whether f is a copy in the middle, or at the start, of being unpacked.
+func (f *File) Unpacks() bool { return f.unpack != nil && !f.unpacked.Load() }
+
+// GiveWay is for a copy that Unpacks and of which nothing may be read for long: if others wait to be unpacked, they are. Its next Fill
+// asks for its turn again, and unpacks what is before its place once more.
+func (f *File) GiveWay() {
+	u := f.unpack
+	if !f.w.unpackWanted.Load() || f.gaveWay.Load() || u.other || u.torn || u.damage != nil {
+		return
+	}
+	f.cur, f.fp = f.Cursor(), f.Fingerprint()
+	f.rd = nil
+	u.close()
+	*u = *newUnpacker(u.fd, u.kind)
+	f.gaveWay.Store(true)
+	f.w.unpacks.CompareAndSwap(f, nil)
+	f.w.wakeUp()
+}
+
+func (w *Watcher) wakeUp() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
 }
 
 // mustWaitForUnpacking tells whether a copy is in a receiver's hands and to be unpacked that f must wait for; not for a younger
@@ -86,7 +117,7 @@ func (w *Watcher) mustWaitForUnpacking(f *File) bool {
 	for _, g := range w.unpacking {
 		switch same := g.src.kin == f.src.kin; {
 		case !g.unpacked.Load():
-			busy = busy || !same || !f.before(g)
+			busy = busy || !same && !g.gaveWay.Load() || same && !f.before(g)
 		case same && f.block.Joins:
 			isNext = isNext || w.numberBefore(f) == g.ID()
 		}

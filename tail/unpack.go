@@ -184,6 +184,7 @@ func (f *File) idle(now time.Time) bool {
 // catchUp is Fill of a compressed copy before its cursor was found.
 func (f *File) catchUp(st *Status) {
 	u := f.unpack
+	f.pending, f.nulTo, f.noFlush = 0, 0, false
 	start := max(0, f.cur.Offset-anchorBytesMax) // the anchor is read in one piece
 	for left := unpackSliceBytes; u.pos < start; {
 		if left <= 0 {
@@ -201,7 +202,7 @@ func (f *File) catchUp(st *Status) {
 		u.other, st.EOF = u.damage == nil && !u.torn, true
 		return
 	}
-	f.rd, f.pending, f.nulTo, f.noFlush = r, 0, 0, false
+	f.rd = r
 }
 
 // peek reads the first bytes of a file, unpacked if it is compressed, and with what; kind is also set for compressions

@@ -196,3 +196,55 @@ func wantOnce(t *testing.T, out string, n int) {
 		}
 	}
 }
+
+// TestGiveWayInTheMiddle lets a copy give way far into it, with a line in the buffer that is not whole: on the way back to its place there
+// is no such line, and everything comes once.
+func TestGiveWayInTheMiddle(t *testing.T) {
+	const lines, perLine = 3 * unpackSliceBytes / 100, 100
+	m := newMachine(t, false)
+	var text strings.Builder
+	for i := range lines {
+		fmt.Fprintf(&text, "%0*d\n", perLine-1, i)
+	}
+	stepAll(t, m, "block paths=app.log")
+	next := 0
+	m.onLine = func(_ *File, l Line) {
+		if string(l.Bytes) != fmt.Sprintf("%0*d", perLine-1, next) {
+			t.Fatalf("line %d is %q", next, l.Bytes)
+		}
+		next++
+	}
+	must(t, appendTo(m.dir+"/app.log", text.String()[:50*perLine]))
+	stepAll(t, m, "poll", "tick", "restart paths=app.log")
+	must(t, appendTo(m.dir+"/app.log", text.String()[50*perLine:]))
+	stepAll(t, m, "mv app.log app.log.1", "gzip app.log.1", `write app.log ""`)
+	m.look()
+	m.take()
+	i := slices.IndexFunc(m.held, func(f *File) bool { return f.Unpacks() })
+	if i < 0 {
+		t.Fatal("no copy is unpacked")
+	}
+	f := m.held[i]
+	for next < 2*lines/3 {
+		m.read(f)
+	}
+	if f.pending == 0 {
+		t.Fatal("no line is cut by the end of the buffer")
+	}
+	f.GiveWay() // nobody waits
+	if f.w.unpacks.Load() != f {
+		t.Error("it gave way to nobody")
+	}
+	f.w.unpackWanted.Store(true)
+	f.GiveWay()
+	if f.w.unpacks.Load() != nil {
+		t.Error("it did not give way")
+	}
+	for f.Unpacks() {
+		m.read(f)
+	}
+	stepAll(t, m, "poll", "poll")
+	if next != lines {
+		t.Errorf("%d lines, want %d", next, lines)
+	}
+}

@@ -123,10 +123,11 @@ type Watcher struct {
 	wary  bool     // symlinks must be trusted
 	roots []string // where they may lead whoever made them
 
-	wanted    atomic.Bool
-	unpacks   atomic.Pointer[File] // the copy that is being unpacked: one at a time, for the memory that takes
-	holdsBack atomic.Bool          // any of heldBack
-	stats     counters
+	wanted       atomic.Bool
+	unpacks      atomic.Pointer[File] // the copy that is being unpacked: one at a time, for the memory that takes
+	unpackWanted atomic.Bool          // others wait for that
+	holdsBack    atomic.Bool          // any of heldBack
+	stats        counters
 
 	mu        sync.Mutex
 	released  []*File
@@ -327,10 +328,7 @@ func (w *Watcher) giveBack(f *File) {
 		return
 	}
 	w.released = append(w.released, f)
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wakeUp()
 }
 
 // takeBack queues released files again that still have something to read.
