@@ -189,7 +189,7 @@ func (w *Watcher) followDelivered(f *File) {
 // isFollowed tells whether a generation behind f was read from: so f was read to its end before.
 func (w *Watcher) isFollowed(f *File) bool {
 	isBehind := func(g *File) bool {
-		return g != f && g.ID() > f.ID() && g.src.key.block == f.src.key.block && g.offsetSeen() > 0 && g.made() > f.made()
+		return g != f && g.ID() > f.ID() && g.src.key.block == f.src.key.block && g.offsetSeen() > 0 && f.made() > 0 && g.made() >= f.made()
 	}
 	for g := range w.kin[f.src.kin] {
 		if isBehind(g) {
