@@ -84,6 +84,7 @@ type copyFound struct {
 	kind  string // of compression, "" for none
 	age   int64  // of what is in it, if it is compressed; 0: not told
 	sure  bool   // no other file may be the copy
+	same  bool   // all that was read was compared, or was read of it
 	whole bool   // it is compressed and holds just what was read
 }
 
@@ -106,14 +107,14 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			}
 			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
 			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
-				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, true}, true
+				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, true, true}, true
 			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}
-			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == "", kind != "" && w.sizeIn(sib).is(cur.Offset)}
+			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == "", false, kind != "" && w.sizeIn(sib).is(cur.Offset)}
 			if this.sure || isOwn || this.whole && int64(fp.PrefixBytes) == cur.Offset { // all that it holds was compared
-				this.sure = true
+				this.sure, this.same = true, true
 				return this, true
 			}
 			candidates++
@@ -172,12 +173,13 @@ func (w *Watcher) strayCopy(f *File) bool {
 	}
 	w.unstray(f)
 	isOwn := c.key.ino == f.fp.Ino && c.st.born == f.fp.Born && w.sizeIn(sibling{c.at, c.st}).mask == 0
-	if f.ID() != 0 && (c.whole && (c.sure || followed) || isOwn && followed && c.kind != "") { // else only a receiver makes it known to the spool
+	isWhole := c.whole && (c.sure || followed) && (c.same || w.madeInTime(f, c.st.born))
+	if f.ID() != 0 && (isWhole || isOwn && followed && c.kind != "") { // else only a receiver makes it known to the spool
 		w.bind(f, c)
 		return true
 	}
 	w.enterCopy(f, c)
-	f.src.younger = !c.sure
+	f.src.younger = !c.sure || followed && !c.same // until its bytes were compared it may be a generation that nobody knows
 	return true
 }
 
@@ -256,6 +258,7 @@ func (w *Watcher) otherCopy(f *File) {
 	delete(w.sources, s.key)
 	s.not = append(s.not, s.key)
 	f.fp, s.packed = s.was, ""
+	w.unsettle(blockPath{s.key.block, f.Path()}, 0) // as long as it was taken for this one nobody else could be it
 	if c, ok := w.findCopy(s.key.block, f.Path(), f.fp, f.cur, copyBytesMin, s.not); ok {
 		w.enterCopy(f, c)
 		w.queue(f)

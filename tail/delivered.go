@@ -186,6 +186,30 @@ func (w *Watcher) followDelivered(f *File) {
 	w.rescan = true
 }
 
+// madeInTime tells whether a copy made at born is older than the second generation behind f, as one of a generation behind it that
+// nobody knows is not.
+func (w *Watcher) madeInTime(f *File, born int64) bool {
+	var next, second int64
+	meet := func(made int64) {
+		switch {
+		case made <= f.fp.Born || made == next:
+		case next == 0 || made < next:
+			next, second = made, next
+		case second == 0 || made < second:
+			second = made
+		}
+	}
+	for g := range w.kin[f.src.kin] {
+		meet(g.made())
+	}
+	for _, g := range w.strayKin[f.src.kin] {
+		if w.isStray(g) {
+			meet(g.fp.Born)
+		}
+	}
+	return born < second
+}
+
 // isFollowed tells whether a generation behind f was read from: so f was read to its end before.
 func (w *Watcher) isFollowed(f *File) bool {
 	isBehind := func(g *File) bool {

@@ -214,7 +214,7 @@ func (w *Watcher) searchStrays() {
 func (w *Watcher) tellStrays() {
 	now := w.now()
 	for _, f := range slices.Concat(slices.Collect(maps.Values(w.strays))...) {
-		if w.lookAgain[f.src.kin] || f.neverRead() && w.isUndecided(f.src.kin) || !f.src.left && w.tellable(f) && w.hidden(f) {
+		if w.lookAgain[f.src.kin] || f.neverRead() && w.isUndecided(f.src.kin) || w.copyInDoubt(f.src.kin) || !f.src.left && w.tellable(f) && w.hidden(f) {
 			continue
 		}
 		w.tellStray(f)
@@ -225,6 +225,16 @@ func (w *Watcher) tellStrays() {
 			w.lostStray(f)
 		}
 	}
+}
+
+// copyInDoubt tells whether a copy was given to a source that may not be its own: until that shows, no other source can have it.
+func (w *Watcher) copyInDoubt(kin blockPath) bool {
+	for f := range w.kin[kin] {
+		if s := &f.src; s.packed != "" && s.younger && !s.torn && !s.finished {
+			return true
+		}
+	}
+	return false
 }
 
 // tellStray says once that a file of the spool is nowhere.

@@ -6,6 +6,7 @@ package tail
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -219,4 +220,101 @@ func (w *Watcher) copiedBeforeGone(sib sibling, g *File) bool {
 	own := make([]byte, n)
 	m, err := pread(g.fd, own, 0)
 	return err == nil && int64(m) == n && bytes.Equal(own, w.firstBytes(sib, n))
+}
+
+// isCopyOf tells whether a compressed file was made of a source: that was written last when the copy says, and begins like it. Of
+// one that did not keep that time the head must do.
+func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
+	if g.src.finished {
+		return false // its own was read
+	}
+	if g.mayBeCut() {
+		return false // it was made before what is in that now
+	}
+	st := g.src.st
+	if g.fd >= 0 {
+		var err error
+		if st, err = statFD(g.fd); err != nil {
+			return true // nobody can say
+		}
+	}
+	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
+		switch { // what was truncated has the time of that
+		case g.src.packed != "" || g.src.out && st.size >= g.offsetSeen():
+			return false
+		case g.src.out:
+			w.moved++ // its reader sees it, and the next scan knows more
+			return true
+		}
+		return beginsLike(head, g.Fingerprint()) && w.wasCut(g)
+	}
+	switch {
+	case g.src.packed != "" && g.src.at == "": // deleted
+		return beginsLike(head, g.Fingerprint())
+	case g.src.packed != "":
+		own, _ := w.headOf(sibling{g.src.at, g.src.st})
+		return sameHead(own, head)
+	case g.fd >= 0:
+		var own [prefixBytesMax]byte
+		switch n, err := pread(g.fd, own[:], 0); {
+		case err != nil:
+			return true // nobody can say
+		case n == 0 && g.offsetSeen() > 0:
+			w.moved++ // truncated: the next scan knows more
+			return true
+		default:
+			return sameHead(own[:n], head) && w.beginsWith(g.fd, sib)
+		}
+	case g.fp.PrefixBytes > 0 && !beginsLike(head, g.fp):
+		return false
+	case g.fp.PrefixBytes > 0:
+		o := sibling{g.Path(), g.src.st}
+		if g.src.missing {
+			return true
+		}
+		fd, err := w.openSibling(o)
+		if err != nil {
+			return true // nobody can say
+		}
+		defer closeFD(fd)
+		return w.beginsWith(fd, sib)
+	case g.src.missing && g.src.at == "": // deleted, and another file may be where it was
+		return g.src.st.size > 0
+	}
+	var own []byte
+	var kind string
+	if g.src.at != "" || !g.src.missing { // entered just now; else its path is another file's, or nobody's
+		own, kind = w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st})
+	}
+	if kind != "" {
+		return false // a pattern finds it; it is as unknown as the other, though it may begin like that, or hold nothing
+	}
+	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
+}
+
+const beginsWithMax = 8 << 20 // of a copy that are compared
+
+// beginsWith tells whether an open file begins with what is in a compressed one, as far as that can be unpacked: programs
+// begin their logs alike, and one that differs behind that is no copy. Where the first beginsWithMax agree, all is taken to.
+func (w *Watcher) beginsWith(fd int, sib sibling) bool {
+	packed, err := w.openSibling(sib)
+	if err != nil {
+		return true // nobody can say
+	}
+	defer closeFD(packed)
+	_, kind := w.headOf(sib)
+	u := newUnpacker(packed, kind)
+	defer u.close()
+	a, b := make([]byte, inputBytes), make([]byte, inputBytes)
+	for off := int64(0); off < beginsWithMax; {
+		n := u.more(a)
+		if n == 0 {
+			return true
+		}
+		if m, err := pread(fd, b[:n], off); err == nil && (m < n || !bytes.Equal(a[:n], b[:n])) {
+			return false
+		}
+		off += int64(n)
+	}
+	return true
 }

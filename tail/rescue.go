@@ -326,8 +326,15 @@ func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
 		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !isNamed && !(w.sizeIn(sib).is(o.st.size) && namedAfter(names, o.path, rotatedName)) {
 			return false
 		}
-		own, kind := w.headOf(o)
-		return kind == "" && sameHead(own, head)
+		if own, kind := w.headOf(o); kind != "" || !sameHead(own, head) || isOlder(&sib.st, o.st.born) {
+			return false
+		}
+		fd, err := w.openSibling(o)
+		if err != nil {
+			return true // nobody can say
+		}
+		defer closeFD(fd)
+		return w.beginsWith(fd, sib)
 	})
 }
 
@@ -354,65 +361,6 @@ func (w *Watcher) knownHead(at blockPath, sib sibling, head []byte) bool {
 		}
 	}
 	return false
-}
-
-// isCopyOf tells whether a compressed file was made of a source: that was written last when the copy says, and begins like it. Of
-// one that did not keep that time the head must do.
-func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
-	if g.src.finished {
-		return false // its own was read
-	}
-	if g.mayBeCut() {
-		return false // it was made before what is in that now
-	}
-	st := g.src.st
-	if g.fd >= 0 {
-		var err error
-		if st, err = statFD(g.fd); err != nil {
-			return true // nobody can say
-		}
-	}
-	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
-		switch { // what was truncated has the time of that
-		case g.src.packed != "" || g.src.out && st.size >= g.offsetSeen():
-			return false
-		case g.src.out:
-			w.moved++ // its reader sees it, and the next scan knows more
-			return true
-		}
-		return beginsLike(head, g.Fingerprint()) && w.wasCut(g)
-	}
-	switch {
-	case g.src.packed != "" && g.src.at == "": // deleted
-		return beginsLike(head, g.Fingerprint())
-	case g.src.packed != "":
-		own, _ := w.headOf(sibling{g.src.at, g.src.st})
-		return sameHead(own, head)
-	case g.fd >= 0:
-		var own [prefixBytesMax]byte
-		switch n, err := pread(g.fd, own[:], 0); {
-		case err != nil:
-			return true // nobody can say
-		case n == 0 && g.offsetSeen() > 0:
-			w.moved++ // truncated: the next scan knows more
-			return true
-		default:
-			return sameHead(own[:n], head)
-		}
-	case g.fp.PrefixBytes > 0:
-		return beginsLike(head, g.fp)
-	case g.src.missing && g.src.at == "": // deleted, and another file may be where it was
-		return g.src.st.size > 0
-	}
-	var own []byte
-	var kind string
-	if g.src.at != "" || !g.src.missing { // entered just now; else its path is another file's, or nobody's
-		own, kind = w.headOf(sibling{cmp.Or(g.src.at, g.Path()), g.src.st})
-	}
-	if kind != "" {
-		return false // a pattern finds it; it is as unknown as the other, though it may begin like that, or hold nothing
-	}
-	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
 }
 
 // wasCut tells whether a file that no reader holds does not hold any more what was read of it. One that is not where it was is not
