@@ -272,3 +272,21 @@ func numbered(path, other string) bool {
 	rest, ok := strings.CutPrefix(other[len(parent(other)):], path[len(parent(path)):])
 	return ok && len(rest) > 1 && strings.ContainsRune(".-_", rune(rest[0])) && '0' <= rest[1] && rest[1] <= '9' || tagOf(path, other) != ""
 }
+
+// copyBytesMax bounds how much of two files is compared.
+const copyBytesMax = 64 << 10
+
+// firstBytes returns the first n bytes of a file, fewer if it is shorter or cannot be read.
+func (w *Watcher) firstBytes(sib sibling, n int64) []byte {
+	fd, err := w.openSibling(sib)
+	if err != nil {
+		return nil
+	}
+	defer closeFD(fd)
+	buf := make([]byte, n)
+	m, err := pread(fd, buf, 0)
+	if err != nil {
+		return nil
+	}
+	return buf[:m]
+}

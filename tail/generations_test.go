@@ -57,6 +57,7 @@ func TestRotationNames(t *testing.T) {
 		{"app.log", "app.2026-11-30_14.log", ".0-0-0_0"},
 		{"app.log", "app-20261130.log.zst", "-0"},
 		{"app.log", "app-2026-11-30T10-00-00.000.log", "-0-0-0T0-0-0.0"},
+		{"app-out.log", "app-out__2026-11-30_10-00-00.log", "__0-0-0_0-0-0"},
 		{"app.json.log", "app.json.3.log", ".0"},
 		{"app-2.log", "app-2.1.log", ".0"},
 		{"app-2026-11-30.log", "app-2026-11-30-1.log", "-0"},
@@ -78,6 +79,7 @@ func TestRotationNames(t *testing.T) {
 		{"app.log", "app-access.log"},
 		{"app.log", "app2.log"}, // a number must be set off
 		{"app.log", "app-2a.log"},
+		{"app.log", "app__2.log"},
 		{"app.log", "app-v2.log"},
 		{"app.log", "app-2.1.log"},      // of app-2.log
 		{"app.log", "app-2.log.1"},      // of app-2.log

@@ -261,7 +261,7 @@ func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []st
 	if sib.st.born < since || live != nil && !live.mayBeCut() && sib.st.born > live.age() {
 		return false
 	}
-	if sib.st.size == 0 && live != nil && live.src.cutAt > 0 && sib.st.born > live.src.cutAt-clockTick {
+	if s := sib.st; s.size == 0 && live != nil && (live.src.cutAt > 0 && s.born > live.src.cutAt-clockTick || live.mayBeCut() && young(w.wall, &s, int64(copyYoung))) {
 		return false // it may be the next copy, about to be written
 	}
 	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])
@@ -318,10 +318,14 @@ func (w *Watcher) unreadStray(at blockPath, age int64) (youngest *File) {
 	return youngest
 }
 
-// originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own.
+// originalBeside tells whether what a compressed file was made of is still there: then it is no generation of its own. Generations may
+// begin alike, with a header or a hole: a rotation that was written last at another time than the copy says, which is done then, is not it.
 func (w *Watcher) originalBeside(at blockPath, sib sibling, head []byte) bool {
-	names := w.namesOf(at.path)
+	names, told := w.namesOf(at.path), sib.st.born != 0 && sib.st.mtime < sib.st.born
 	return slices.ContainsFunc(w.siblingsNamed(parent(sib.path), names), func(o sibling) bool {
+		if told && !slices.Contains(names, o.path) && !sameWrite(o.st.mtime, sib.st.mtime) && !w.sizeIn(sib).is(o.st.size) {
+			return false
+		}
 		isNamed := slices.Contains(names, o.path) || namedAfter(names, o.path, generationName)
 		if o.st.ino == sib.st.ino || w.isCut(at.block, &o.st) || !isNamed && !(w.sizeIn(sib).is(o.st.size) && namedAfter(names, o.path, rotatedName)) {
 			return false
@@ -427,22 +431,4 @@ func (w *Watcher) resumes(sib sibling, fp Fingerprint, cur Cursor) bool {
 	var r reading
 	same, err := r.resume(readFD(fd), fp, cur)
 	return err == nil && same
-}
-
-// copyBytesMax bounds how much of two files is compared.
-const copyBytesMax = 64 << 10
-
-// firstBytes returns the first n bytes of a file, fewer if it is shorter or cannot be read.
-func (w *Watcher) firstBytes(sib sibling, n int64) []byte {
-	fd, err := w.openSibling(sib)
-	if err != nil {
-		return nil
-	}
-	defer closeFD(fd)
-	buf := make([]byte, n)
-	m, err := pread(fd, buf, 0)
-	if err != nil {
-		return nil
-	}
-	return buf[:m]
 }

@@ -75,8 +75,12 @@ func extensionOf(name string) int {
 }
 
 // isTag tells whether s is what programs that rotate put before an extension: -1, _001, .20261130, or a date that begins with the
-// year and what may be behind that: -2026-11-30T10-00-00.000, .2026-11-30_10, -2026-11-30-1; not -10.0.0.7, nor -8080.1.
+// year and what may be behind that: -2026-11-30T10-00-00.000, .2026-11-30_10, -2026-11-30-1; not -10.0.0.7, nor -8080.1. pm2 sets dates
+// off by two: __2026-11-30_10-00-00.
 func isTag(s string) bool {
+	if rest, ok := strings.CutPrefix(s, "__"); ok && isDate(rest) {
+		s = s[1:]
+	}
 	if len(s) < 2 || strings.IndexByte("._-", s[0]) < 0 {
 		return false
 	}
@@ -102,7 +106,7 @@ func isTag(s string) bool {
 func tagOf(path, other string) string {
 	name, rest := path[strings.LastIndexByte(path, '/')+1:], other[strings.LastIndexByte(other, '/')+1:]
 	dot := strings.LastIndexByte(name, '.')
-	if dot <= 0 || len(rest) < len(name)+2 || rest[:dot] != name[:dot] || !isDigit(rest[dot+1]) || extensionOf(name) != dot {
+	if dot <= 0 || len(rest) < len(name)+2 || rest[:dot] != name[:dot] || extensionOf(name) != dot {
 		return ""
 	}
 	tag, ok := strings.CutSuffix(unpackedName(rest[dot:]), name[dot:])
