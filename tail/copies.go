@@ -22,6 +22,7 @@ type copySource struct {
 	finished   bool        // it was read to its end
 	delivered  bool        // and stays known as long as the file is there
 	age        int64       // when what is in it was written last, if it is compressed
+	metAt      int64       // wall clock when it was found as a generation that no look saw, not compressed
 	told       key         // copy that was told last
 	restOf     *File       // it is what was unread of this one before that was truncated
 	unreadFrom int64       // what was not read of it was not written before; 0: the first scan
@@ -128,6 +129,13 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 	}
 	best.sure, best.whole = candidates == 1, whole == 1
 	return best, ok
+}
+
+// isOfStray tells whether the spool knows a file, and reads it on once it is looked for.
+func (w *Watcher) isOfStray(block int, sib sibling) bool {
+	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool {
+		return f.src.key.block == block && !f.src.unwanted && f.fp.Born != 0 && bornTogether(f.fp.Born, sib.st.born)
+	})
 }
 
 // enterCopy makes c the file that f is read from.

@@ -159,7 +159,7 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 	case live == nil || len(entered) == 0:
 	case live.mayBeCut():
 		live.src.cutAt = time.Now().UnixNano() // all that is found now is older
-	case live.src.st.born != 0 && live.offsetSeen() == 0 && w.isListedInPlace(live): // nor was it renamed since what is in that was written
+	case live.src.cutAt > 0 && live.offsetSeen() == 0 && w.isListedInPlace(live): // nor was it renamed since what is in that was written
 		for _, g := range entered {
 			live.src.cutAt = max(live.src.cutAt, g.age()+1)
 		}
@@ -231,7 +231,8 @@ func (w *Watcher) isBehindByName(at blockPath, path string, age int64) bool {
 // compressed before: it stays known as long as a younger one waits to be read.
 func (w *Watcher) isOfVanished(at blockPath, sib sibling, age int64) bool {
 	return slices.ContainsFunc(w.strayKin[kinOf(at)], func(g *File) bool {
-		return w.isStray(g) && g.neverRead() && g.fp.Born == age && g.src.seenAt > 0 && sib.st.born > g.src.seenAt-clockTick
+		seen := cmp.Or(g.src.seenAt, g.src.metAt)
+		return w.isStray(g) && g.neverRead() && g.fp.Born == age && seen > 0 && sib.st.born > seen-clockTick
 	})
 }
 
@@ -285,7 +286,7 @@ func (w *Watcher) enterUnseen(u unseen) *File {
 		f := w.newFile(c.block, c.path)
 		w.enterAside(f, c)
 		f.foundAs = c.st.mtime
-		f.src.missing, f.src.at = true, u.at
+		f.src.missing, f.src.at, f.src.metAt = true, u.at, w.wall
 		f.gone.Store(true)
 		w.log.Info("the path was rotated more than once since the last look: the file between is read too", "path", c.path, "found_at", u.at)
 		return f
@@ -412,13 +413,6 @@ func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
 // mayBeStray tells whether the spool may know a file by another number.
 func (w *Watcher) mayBeStray(sib sibling) bool {
 	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool { return bornTogether(f.fp.Born, sib.st.born) })
-}
-
-// isOfStray tells whether the spool knows a file, and reads it on once it is looked for.
-func (w *Watcher) isOfStray(block int, sib sibling) bool {
-	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool {
-		return f.src.key.block == block && !f.src.unwanted && f.fp.Born != 0 && bornTogether(f.fp.Born, sib.st.born)
-	})
 }
 
 // resumes tells whether a file holds what fp and cur remember.

@@ -222,6 +222,7 @@ func (w *Watcher) settleTruncated() {
 		if t.asked {
 			w.readFirst(t.f)
 			if t.inTurn || !w.isListedInPlace(t.f) {
+				t.f.isWhole.Store(true) // it was renamed: a copy of it is no generation of its own
 				continue
 			}
 			if !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time
@@ -237,8 +238,8 @@ func (w *Watcher) settleTruncated() {
 			s.cutAt = time.Now().UnixNano()
 		}
 		if t.cur.Offset == 0 {
-			if !w.settleUnread(t) && t.asked {
-				s.cutAt = before
+			if w.settleUnread(t); t.asked {
+				s.cutAt = w.cutBehind(t.f, before)
 			}
 			continue
 		}
@@ -303,7 +304,7 @@ func (w *Watcher) settleLater(t truncation) {
 
 // settleUnread looks for what was in a file that was truncated before anything was taken from it. Nothing tells its copies but their
 // place: they are unseen generations of its path. There are several if it was cut more than once.
-func (w *Watcher) settleUnread(t truncation) (found bool) {
+func (w *Watcher) settleUnread(t truncation) {
 	at, moved := blockPath{t.f.src.key.block, t.f.Path()}, w.moved
 	if t.f.src.st.born != 0 {
 		for _, g := range w.findUnseen(at, t.since) {
@@ -316,17 +317,27 @@ func (w *Watcher) settleUnread(t truncation) (found bool) {
 		w.rescan = true
 		w.settleLater(t)
 	case !t.found:
-		if t.found = w.mayHold(at, t); !t.found {
+		if !w.mayHold(at, t) {
 			w.countTruncated(t)
 		}
 	}
-	return t.found
+}
+
+// cutBehind is cutAt of f, in place and unread, that was cut before: behind all that is known and named as its rotation.
+func (w *Watcher) cutBehind(f *File, before int64) int64 {
+	names, at := w.namesOf(f.Path()), before
+	for g := range w.kin[f.src.kin] {
+		if age := g.age(); g != f && age >= max(f.src.st.born, at) && namedAfter(names, g.name(), rotationName) {
+			at = age + 1
+		}
+	}
+	return at
 }
 
 // mayHold tells whether a generation that was found before, by a pattern, may be the copy of what was unread.
 func (w *Watcher) mayHold(at blockPath, t truncation) bool {
 	for g := range w.kin[kinOf(at)] {
-		if s := &g.src; g != t.f && s.st.born >= t.since && (s.packed != "" || s.st.size >= t.lost) && namedAfter(w.namesOf(at.path), g.name(), rotationName) {
+		if s := &g.src; g != t.f && s.st.born >= t.since && (s.packed != "" || s.st.size >= t.lost) {
 			return true
 		}
 	}
