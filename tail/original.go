@@ -184,11 +184,15 @@ func sameBytes(fd1, fd2 int, a, b []byte, off, end int64) bool {
 // the spool knows and that is gone.
 func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 	for _, o := range w.siblingsNamed(parent(sib.path), names) {
-		if w.sourceOf(at.block, &o.st) == nil || w.isCut(at.block, &o.st) && sib.st.size > o.st.size || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
+		if w.sourceOf(at.block, &o.st) == nil || !slices.Contains(names, o.path) && !namedAfter(names, o.path, generationName) {
 			continue
 		}
+		size := o.st.size
+		if st, err := statPath(o.path); sib.st.size > size && err == nil && o.st.is(&st) {
+			size = st.size // it was filled, and copied, behind the look at its name and before that at the copy's
+		}
 		// What has more in it than the other is no copy of that: generations begin alike, and the newest may hold no more than that yet.
-		if n := min(sib.st.size, copyBytesMax); n > 0 && sib.st.size <= o.st.size && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
+		if n := min(sib.st.size, copyBytesMax); n > 0 && sib.st.size <= size && bytes.Equal(w.firstBytes(sib, n), w.firstBytes(o, n)) {
 			return true
 		}
 	}

@@ -60,3 +60,40 @@ func TestCopyOrOnItsOwn(t *testing.T) {
 		})
 	}
 }
+
+// A directory is listed name by name: a log may be filled and copied behind the look at its own name and before that at its copy's. What
+// it holds since decides whether that is the copy of what is in it.
+func TestCopiedBetweenTwoNames(t *testing.T) {
+	dir := t.TempDir()
+	log := filepath.Join(dir, "app.log")
+	write := func(path, text string) fileStat {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		st, err := statPath(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	for text, want := range map[string]bool{"1\n2\n": true, "": false, "3\n4\n": false} {
+		w, err := NewWatcher(Options{NoInotify: true, Blocks: []Block{{Name: "b", Paths: []string{log}, LineBytesMax: 1000}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.realDirs = map[string]string{}
+		st := write(log, "")
+		f := w.newFile(0, log)
+		w.enter(f, found{candidate{path: log}, key{0, st.dev, st.ino}, st})
+		f.SetID(1)
+		w.siblingsIn(dir)
+		copied := sibling{log + ".1", write(log+".1", "1\n2\n")}
+		write(log, text)
+		if got := w.copied(copied, blockPath{0, log}, []string{log}); got != want {
+			t.Errorf("with %q in the log: a copy of it: %v", text, got)
+		}
+		if err := os.Remove(log + ".1"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
