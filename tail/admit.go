@@ -146,6 +146,7 @@ func (w *Watcher) handOut(f *File) {
 	f.owes = f.src.owes && f.cut.Load() == nil
 	f.src.owes = f.src.owes && !f.owes
 	f.readTo.Store(f.cursorOffset())
+	f.takenTo.Store(f.cursorOffset())
 	w.mayWait(f)
 	if f.block.Joins {
 		f.follows = w.numberBefore(f)

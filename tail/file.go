@@ -50,6 +50,7 @@ type File struct {
 
 	room     atomic.Int64           // bytes of reserved room at the end, as of the last Fill
 	readTo   atomic.Int64           // the offset, as of the last Fill or the end of what it filled
+	takenTo  atomic.Int64           // end of what the last Fill filled
 	filledTo atomic.Int64           // end of the file, as of the last Fill
 	failed   atomic.Pointer[string] // why the last Fill failed; nil: it did not
 
@@ -223,6 +224,7 @@ func (f *File) Fill(buf []byte, now time.Time) (n int, st Status, err error) {
 		f.told = ""
 	}
 	f.w.stats.bytesRead.Add(uint64(n))
+	f.takenTo.Store(r.offset() + int64(n))
 	if n > f.pending || st.Truncated {
 		f.grewAt, f.noFlush = now, false
 	} else if n == f.pending && st.EOF && !check && !f.reread {

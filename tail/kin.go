@@ -5,6 +5,7 @@ package tail
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -288,6 +289,26 @@ func (w *Watcher) mustWait(f *File, kin blockPath) bool {
 		}
 	}
 	return false
+}
+
+// letGoOfBehind ends that files are held back of which all that came before was read, or is lost.
+func (w *Watcher) letGoOfBehind() {
+	if len(w.heldBack) == 0 {
+		return
+	}
+	w.mu.Lock()
+	pending := map[*File]bool{}
+	for _, t := range w.truncated {
+		pending[t.f] = true
+	}
+	w.mu.Unlock()
+	for _, f := range slices.SortedFunc(maps.Keys(w.heldBack), func(a, b *File) int { return cmp.Compare(a.ID(), b.ID()) }) {
+		if !pending[f] && (w.isGone(f) || !w.comesLater(f)) {
+			f.letGo(w.heldBack[f])
+			delete(w.heldBack, f)
+		}
+	}
+	w.holdsBack.Store(len(w.heldBack) > 0)
 }
 
 // sortKin puts the generations of each path in order, in the places that they have in the queue.

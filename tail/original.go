@@ -244,7 +244,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 	}
 	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
 		switch { // what was truncated has the time of that
-		case g.src.packed != "" || g.src.out && st.size >= g.offsetSeen():
+		case g.src.packed != "" || g.src.out && st.size >= g.takenTo.Load():
 			return false
 		case g.src.out:
 			w.moved++ // its reader sees it, and the next scan knows more

@@ -97,3 +97,42 @@ func TestCopiedBetweenTwoNames(t *testing.T) {
 		}
 	}
 }
+
+// A copy is no unseen generation while a reader has taken what is in it from a log that was truncated since, and does not know that yet.
+func TestCutSinceListed(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "app.log")
+	w, err := NewWatcher(Options{NoInotify: true, Blocks: []Block{{Name: "b", Paths: []string{log}, LineBytesMax: 1000}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.realDirs = map[string]string{}
+	write := func(path, text string) {
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(log, "1\n2\n")
+	st, err := statPath(log)
+	if err != nil || st.born == 0 {
+		t.Skip("the file system does not tell when files were made")
+	}
+	f := w.newFile(0, log)
+	w.enter(f, found{candidate{path: log}, key{0, st.dev, st.ino}, st})
+	f.SetID(1)
+	if f.fd, err = w.openRead(log); err != nil {
+		t.Fatal(err)
+	}
+	defer closeFD(f.fd)
+	f.src.out, f.src.cutAt = true, st.born+int64(time.Hour) // what is in it is younger than the copy
+	f.takenTo.Store(st.size)
+	write(log+".1", "1\n2\n")
+	write(log, "")
+	at := blockPath{0, log}
+	if list := w.findUnseen(at, st.born); len(list) > 0 || !w.lookAgain[kinOf(at)] {
+		t.Errorf("%d generations, to be looked at again: %v", len(list), w.lookAgain[kinOf(at)])
+	}
+	f.takenTo.Store(0)
+	if list := w.findUnseen(at, st.born); len(list) != 1 {
+		t.Errorf("%d generations when nothing had been taken", len(list))
+	}
+}

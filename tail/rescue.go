@@ -152,7 +152,12 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 			return nil // when it was made is not known
 		}
 	}
-	for _, u := range w.pairByDate(at, w.listUnseen(at, since)) {
+	list := w.listUnseen(at, since)
+	if len(list) > 0 && w.isCutSince(at) {
+		w.lookAgain[kinOf(at)], w.rescan = true, true
+		return nil
+	}
+	for _, u := range w.pairByDate(at, list) {
 		entered = append(entered, w.enterUnseen(u))
 	}
 	switch live := w.inPlace(at); {
@@ -165,6 +170,28 @@ func (w *Watcher) findUnseen(at blockPath, since int64) (entered []*File) {
 		}
 	}
 	return entered
+}
+
+// isCutSince tells whether a file of a path was truncated, and what was read of it before is not looked for yet: the copy of that looks
+// like a generation that nobody saw.
+func (w *Watcher) isCutSince(at blockPath) bool {
+	for g := range w.kin[kinOf(at)] {
+		if s := &g.src; !s.out || s.packed != "" || g.fd < 0 || w.rests(g) {
+			continue
+		}
+		if st, err := statFD(g.fd); err == nil && st.size < g.takenTo.Load() {
+			g.check.Store(true)
+			g.hint()
+			return true
+		}
+		w.mu.Lock()
+		isPending := slices.ContainsFunc(w.truncated, func(t truncation) bool { return t.f == g && t.cur.Offset > 0 })
+		w.mu.Unlock()
+		if isPending {
+			return true
+		}
+	}
+	return false
 }
 
 // listUnseen lists the unseen generations of a path, the oldest first. Where a file could not be looked into, since names were moved, the

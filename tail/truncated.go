@@ -377,26 +377,6 @@ func (f *File) end() {
 	}
 }
 
-// letGoOfBehind ends that files are held back of which all that came before was read, or is lost.
-func (w *Watcher) letGoOfBehind() {
-	if len(w.heldBack) == 0 {
-		return
-	}
-	w.mu.Lock()
-	pending := map[*File]bool{}
-	for _, t := range w.truncated {
-		pending[t.f] = true
-	}
-	w.mu.Unlock()
-	for f, since := range w.heldBack {
-		if !pending[f] && (w.isGone(f) || !w.comesLater(f)) {
-			delete(w.heldBack, f)
-			f.letGo(since)
-		}
-	}
-	w.holdsBack.Store(len(w.heldBack) > 0)
-}
-
 // readFirst has readers look again at the older generations of the path of f that have grown.
 func (w *Watcher) readFirst(f *File) {
 	for g := range w.kin[f.src.kin] {
