@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"time"
 
 	"shipper/pipeline"
 )
@@ -39,7 +38,7 @@ func listenAdmin(cfg AdminConfig, agent *pipeline.Agent, log *slog.Logger) (*adm
 	mux.Handle("GET /metrics", metricsHandler(func() statsReply { return newStats(agent.Stats()) }))
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, r *http.Request) { writeHealth(w, r, agent) })
 	handleLanes(mux, agent)
-	a := &admin{server: &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second}}
+	a := &admin{server: newAdminServer(mux)}
 	var errs []error
 	if cfg.Socket != "" && cfg.Socket != "off" {
 		l, err := listenSocket(cfg.Socket)
