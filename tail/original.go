@@ -233,7 +233,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return false // its own was read
 	}
 	if g.mayBeCut() {
-		return false // it was made before what is in that now
+		return w.holdsNow(g, sib, head)
 	}
 	st := g.src.st
 	if g.fd >= 0 {
@@ -294,6 +294,17 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return false // a pattern finds it; it is as unknown as the other, though it may begin like that, or hold nothing
 	}
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
+}
+
+// holdsNow tells whether g, which may have been truncated, begins with all that is in a compressed file: nothing was, or not yet, and
+// that was made, or is being made, of what is in it. Else it was made of what was in it before.
+func (w *Watcher) holdsNow(g *File, sib sibling, head []byte) bool {
+	if g.fd < 0 {
+		return false
+	}
+	var own [prefixBytesMax]byte
+	n, err := pread(g.fd, own[:], 0)
+	return err != nil || n > 0 && sameHead(own[:n], head) && w.beginsWith(g.fd, sib)
 }
 
 const beginsWithMax = 8 << 20 // of a copy that are compared
