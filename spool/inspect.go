@@ -96,7 +96,7 @@ func Inspect(o Options) (*Inspection, error) {
 // look is one try; fs.ErrNotExist if a segment went meanwhile.
 func look(o Options) (*Inspection, error) {
 	l := &Log{fs: o.FS, dir: o.Dir, options: o, logger: o.Logger, rand: o.rand, state: newState()}
-	r := &recovery{Log: l, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, look: true}
+	r := &recovery{Log: l, opened: openSegments{fs: l.fs}, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, look: true}
 	defer r.closeFiles()
 	if err := r.readNames(); err != nil {
 		return nil, err

@@ -43,8 +43,14 @@ func (r *recovery) readNames() error {
 		}
 	}
 	slices.SortFunc(r.found, func(a, b *foundSegment) int {
-		return cmp.Or(cmp.Compare(a.number, b.number), cmp.Compare(r.totalOf(a), r.totalOf(b)))
+		if a.number != b.number {
+			return cmp.Compare(a.number, b.number)
+		}
+		return cmp.Compare(r.totalOf(a), r.totalOf(b))
 	})
+	if r.opened.err != nil {
+		return r.opened.err
+	}
 	return r.dropTwins()
 }
 
@@ -56,7 +62,7 @@ func (r *recovery) dropTwins() error {
 	for i, f := range r.found {
 		if i+1 < len(r.found) && r.found[i+1].number == f.number {
 			r.noteDamage(Damage{Segment: f.number, Bytes: f.fileSize, Reason: "another file is segment " + r.found[i+1].name()})
-			if err := f.file.Close(); err != nil {
+			if err := f.opened.Close(); err != nil {
 				return err
 			}
 			r.void = append(r.void, &f.segment)
@@ -90,16 +96,16 @@ func (r *recovery) openSegment(name string, n fileName) error {
 	if n.major != formatMajor {
 		return fmt.Errorf("%w (version %d, this program knows %d): start the version that wrote it, or a later one", ErrNewerFormat, n.major, formatMajor)
 	}
-	f, err := r.fs.OpenFile(r.path(name), vfs.Read)
+	f, err := r.opened.start(r.path(name))
 	if err != nil {
 		return err
 	}
-	size, err := f.Size()
-	disk, derr := f.DiskBytes()
+	size, err := f.file.Size()
+	disk, derr := f.file.DiskBytes()
 	if err = errors.Join(err, derr); err != nil {
 		return errors.Join(err, f.Close())
 	}
-	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size}
+	found := &foundSegment{segment: *newSegment(n.number, n.seed, size, 0), scanner: scanner{file: f, seed: n.seed}, limit: size, opened: f}
 	found.diskBytes = min(size, disk) // thinned by an earlier life
 	r.found = append(r.found, found)
 	r.addBytes(found.diskBytes)

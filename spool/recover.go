@@ -31,6 +31,7 @@ import (
 // recovery is the work of one Open.
 type recovery struct {
 	*Log
+	opened  openSegments
 	found   []*foundSegment // live, ascending
 	base    int             // index of the segment with the newest intact checkpoint
 	last    int             // index of the newest segment that speaks: behind it there is nothing
@@ -68,6 +69,7 @@ func (r *recovery) tell(n int) {
 type foundSegment struct {
 	segment
 	scanner
+	opened  *segmentReader
 	frames  []frame // of the segments from the base on
 	limit   int64   // where the frames end, as far as a later segment says
 	speaks  bool    // it has an intact checkpoint or commit
@@ -83,7 +85,7 @@ type recentBatch struct {
 
 func (l *Log) recover() (*Recovered, error) {
 	start := time.Now()
-	r := &recovery{Log: l, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, told: start}
+	r := &recovery{Log: l, opened: openSegments{fs: l.fs}, held: map[uint32]*heldLane{}, taken: map[uint32]bool{}, last: -1, told: start}
 	defer r.closeFiles()
 	if err := r.readNames(); err != nil {
 		return nil, err
@@ -121,7 +123,7 @@ func (l *Log) recover() (*Recovered, error) {
 
 func (r *recovery) closeFiles() {
 	for _, f := range r.found {
-		if err := f.file.Close(); err != nil {
+		if err := f.opened.Close(); err != nil {
 			r.logger.Warn("spool: close a segment that was only read", "segment", f.number, "error", err)
 		}
 	}
@@ -150,10 +152,11 @@ func (r *recovery) read() error {
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
-	r.findDurable()
-	r.replayFrames()
-	r.noteUnsure()
-	r.noteLostEnd()
+	for _, step := range []func(){r.findDurable, r.replayFrames, r.noteUnsure, r.noteLostEnd} {
+		if step(); r.opened.err != nil {
+			return fmt.Errorf("spool: open a segment again: %w", r.opened.err)
+		}
+	}
 	if r.state.minor < 4 { // which was the first to say so; a file that is known was found by a start
 		for _, src := range r.state.sources {
 			r.state.begun[src.Block] = true
@@ -171,6 +174,9 @@ func (r *recovery) read() error {
 			}
 		}
 		f.end = f.limit
+	}
+	if r.opened.err != nil {
+		return fmt.Errorf("spool: open a segment again: %w", r.opened.err)
 	}
 	if unread > 0 {
 		r.logger.Warn("spool: the disk has damaged checkpoints of older segments; a newer one holds all that they said, and nothing is missing for it", "dir", r.dir, "segments", unread)
@@ -194,7 +200,7 @@ func (r *recovery) readCheckpoint() error {
 	for i := len(r.found) - 1; i >= 0; i-- {
 		f := r.found[i]
 		segments, err := r.loadCheckpoint(f)
-		if errors.Is(err, ErrNewerFormat) {
+		if errors.Is(err, ErrNewerFormat) || r.opened.err != nil {
 			return err
 		}
 		if err != nil {
@@ -272,7 +278,7 @@ func (r *recovery) keepListed(listed []segmentEnd) error {
 			f.limit, f.cut = min(s.end, f.fileSize), s.cut
 			kept = append(kept, f)
 		default:
-			if err := f.file.Close(); err != nil {
+			if err := f.opened.Close(); err != nil {
 				return err
 			}
 			if r.look {

@@ -8,8 +8,6 @@ import (
 	"io"
 	"iter"
 	"slices"
-
-	"shipper/internal/vfs"
 )
 
 // Small frames are read many at a time; behind a jump over a payload little.
@@ -21,7 +19,7 @@ const (
 // scanner reads one segment. The window holds what was last read, so that small
 // frames do not cost a read each.
 type scanner struct {
-	file     vfs.File
+	file     io.ReaderAt
 	seed     uint64
 	window   []byte
 	windowAt int64
