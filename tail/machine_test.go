@@ -1,6 +1,7 @@
 package tail
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -44,7 +45,7 @@ type machine struct {
 	unsorted    bool
 	listed      [][]string // steps that are due once a directory is listed
 	found       [][]string // and once there are more sources
-	sources     int        // when the scan began
+	sources     int // when the scan began
 }
 
 func newMachine(t *testing.T, inotify bool) *machine {
@@ -254,7 +255,9 @@ func (m *machine) poll() {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if !m.unsorted {
+	if m.unsorted {
+		slices.SortStableFunc(m.told, func(a, b string) int { return cmp.Compare(logOf(a), logOf(b)) })
+	} else {
 		slices.Sort(m.told)
 	}
 	for _, s := range m.told {
@@ -262,6 +265,18 @@ func (m *machine) poll() {
 	}
 	m.told = nil
 	m.out.WriteString("--\n")
+}
+
+// logOf is what the generations of a log that something was told of have in common.
+func logOf(told string) string {
+	path, rest, _ := strings.Cut(told, " ")
+	if path == "truncated" || path == "warning" {
+		path = rest
+	}
+	if end := strings.IndexAny(baseOf(path), ".-_"); end > 0 {
+		return path[:len(path)-len(baseOf(path))+end]
+	}
+	return path
 }
 
 // look is what Run does each time it wakes; nothing is read.

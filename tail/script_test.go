@@ -22,7 +22,7 @@ package tail
 //	look                    scan, hand out and read nothing
 //	listed STEP             what is done in the middle of the next scan, once directories are listed and something was found in them
 //	found STEP              the same once a new file is found
-//	unsorted                from now on polls print in the order of reading
+//	unsorted                from now on polls print each log in the order of reading
 //	hold on|off             whether the reader keeps files at their end
 //	gone                    prints the sources that were told to be forgotten since the last time
 //	tick                    waits until the clock of the file system has moved
