@@ -415,19 +415,6 @@ func (x *chained) took(f *File) {
 	x.lines = nil
 }
 
-// drop ends the watcher as SIGKILL does.
-func (x *chained) drop() {
-	if x.w == nil {
-		return
-	}
-	for _, f := range append(x.held, x.opened...) {
-		f.Release()
-	}
-	x.w.takeBack()
-	x.w.end()
-	x.held, x.opened, x.w = nil, nil, nil
-}
-
 // crash goes back to what was durable.
 func (x *chained) crash() {
 	x.note("crash, back to %d of %d events", x.durable, len(x.events))

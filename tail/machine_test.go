@@ -45,6 +45,8 @@ type machine struct {
 	unsorted    bool
 	listed      [][]string // steps that are due once a directory is listed
 	found       [][]string // and once there are more sources
+	kill        *kill
+	polls       int
 	sources     int // when the scan began
 }
 
@@ -241,6 +243,11 @@ func (m *machine) take() {
 // poll reads until nothing comes any more.
 func (m *machine) poll() {
 	m.start()
+	if k := m.kill; k != nil && k.poll == m.polls {
+		m.die(k)
+		m.start()
+	}
+	m.polls++
 	for quiet, passes := 0, 0; quiet < 4; passes++ {
 		if m.inotify {
 			m.events()
@@ -371,6 +378,9 @@ func (m *machine) remember(f *File) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	fp, cur := f.Place()
+	if k, ok := m.known[f.ID()]; ok && k.Cursor == cur && k.Fingerprint.Prefix == fp.Prefix {
+		return // an entry is written with what was read
+	}
 	m.known[f.ID()] = Known{ID: f.ID(), Block: f.Block(), Path: f.Path(), Fingerprint: fp, Cursor: cur}
 }
 
