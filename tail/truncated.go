@@ -221,13 +221,13 @@ func (w *Watcher) settleTruncated() {
 		w.heldBack[t.f] = now - clockTick
 		if t.asked {
 			w.readFirst(t.f)
-			if t.inTurn || !w.isListedInPlace(t.f) {
-				t.f.isWhole.Store(true) // it was renamed: a copy of it is no generation of its own
-				continue
-			}
-			if !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time
+			if !t.inTurn && !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time: to list them is what takes long
 				w.rescan = true
 				w.settleLater(t)
+				continue
+			}
+			if t.inTurn || !w.isListedInPlace(t.f) {
+				t.f.isWhole.Store(true) // it was renamed: a copy of it is no generation of its own
 				continue
 			}
 		}

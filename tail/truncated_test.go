@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestTruncatedCrash truncates a file of which some was read, kills the watcher when it has found that and read both the rest, from the
@@ -146,4 +147,22 @@ func (x *chained) rounds(most int) (n int) {
 		}
 	}
 	return n
+}
+
+// TestAskedWithoutCredit has a reader ask about a log while scans must wait for credit: its directory, which may be large and change all the
+// time, is not listed for that before the next scan.
+func TestAskedWithoutCredit(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log`, `write app.log ""`, `poll`)
+	w := m.w
+	f := w.byPath[below(m.dir, "app.log")[0]]
+	for _, credit := range []time.Duration{-time.Hour, scanCredit} {
+		w.credit, w.creditedAt, w.allTook = credit, w.now(), time.Millisecond
+		w.lookAnew()
+		f.ask(true)
+		w.settleTruncated()
+		if isListed, waits := len(w.siblings) > 0, len(w.truncated) > 0; isListed != (credit > 0) || waits == isListed {
+			t.Errorf("with a credit of %v: listed %v, waits for the next scan %v", credit, isListed, waits)
+		}
+	}
 }
