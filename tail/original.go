@@ -201,14 +201,9 @@ func (w *Watcher) copied(sib sibling, at blockPath, names []string) bool {
 			return true
 		}
 	}
-	for _, same := range w.strays {
-		for _, f := range same {
-			if f.Path() == at.path && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur) {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(w.strayKin[kinOf(at)], func(f *File) bool { // its inode may be another file's by now
+		return f.Path() == at.path && w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur)
+	})
 }
 
 // copiedBeforeGone tells whether a file was copied from g before that was removed, as logrotate's renamecopy does.

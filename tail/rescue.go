@@ -292,7 +292,7 @@ func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []st
 	if s := sib.st; s.size == 0 && live != nil && (live.src.cutAt > 0 && s.born > live.src.cutAt-clockTick || live.mayBeCut() && young(w.wall, &s, int64(copyYoung))) {
 		return false // it may be the next copy, about to be written
 	}
-	return !w.mayBeStray(sib) && !w.copied(sib, at, names) && !w.copyOfGone(sib, w.strayPaths[at])
+	return !w.mayBeStray(sib) && !w.copied(sib, at, names)
 }
 
 // inPlace is the source that a path names now, nil if it names none.
@@ -428,14 +428,6 @@ func (w *Watcher) isGone(f *File) bool { return w.sources[f.src.key] != f }
 
 // isStray tells whether a file of the spool was not found yet.
 func (w *Watcher) isStray(f *File) bool { return slices.Contains(w.strays[f.fp.Ino], f) }
-
-// copyOfGone tells whether a file holds what was read of one of known that is gone: its inode may be another file's by now, and
-// then it is no stray any more.
-func (w *Watcher) copyOfGone(sib sibling, known []*File) bool {
-	return slices.ContainsFunc(known, func(f *File) bool {
-		return w.isGone(f) && f.cur.Offset > 0 && w.resumes(sib, f.fp, f.cur)
-	})
-}
 
 // mayBeStray tells whether the spool may know a file by another number.
 func (w *Watcher) mayBeStray(sib sibling) bool {
