@@ -201,7 +201,7 @@ func (w *Watcher) timesOf(at blockPath, o sibling, isDated bool) (made, written 
 	if g != nil && g.src.packed != "" {
 		made, written = min(g.age(), g.made()), g.age()
 	} else if head, kind := w.headOf(o); kind != "" {
-		if g := w.openOriginal(at, o, head); g != nil && isDated {
+		if g := w.openOriginal(at, o, head); g != nil {
 			made, written = g.src.st.born, g.src.st.born
 		} else if made = written; !keptTime(&o.st) || isDated && o.st.mtime == o.st.born {
 			return 0, 0, false
