@@ -43,6 +43,7 @@ func (w *Watcher) miss(f *File) {
 		return
 	}
 	w.note(f, st)
+	w.followOpen(f)
 	if s.out || s.waiting || f.due(w.now()) || f.Pending() > 0 && st.nlink == 0 { // a last line without its end becomes due
 		return
 	}
@@ -53,6 +54,21 @@ func (w *Watcher) miss(f *File) {
 	case st.nlink > 0 && quiet >= w.keep.moved:
 		w.closeFile(f)
 		w.follow(f)
+	}
+}
+
+// followOpen looks for the name that an open source has now which was found under one: by a number that another generation has by now it
+// would be taken for that, and its head looked for there.
+func (w *Watcher) followOpen(f *File) {
+	s := &f.src
+	if s.at == "" || !w.scanning || s.st.nlink == 0 {
+		return
+	}
+	if st, err := statPath(s.at); err == nil && s.st.is(&st) {
+		return
+	}
+	if sib, ok := w.elsewhere(f); ok {
+		s.at = sib.path
 	}
 }
 

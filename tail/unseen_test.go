@@ -66,3 +66,23 @@ func TestEndBesideCopy(t *testing.T) {
 		}
 	}
 }
+
+// TestOpenFollowsName rotates generations that wait, open: each is known by the name that it has.
+func TestOpenFollowsName(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log`, `lines app.log 1 3`, `poll`, `restart`, `tick`, `mv app.log app.log.2`, `lines app.log.1 4 6`, `lines app.log 7 9`, `tick`, `look`,
+		`mv app.log.2 app.log.3`, `mv app.log.1 app.log.2`, `mv app.log app.log.1`, `lines app.log 10 12`, `look`)
+	n := 0
+	for _, f := range m.w.sources {
+		if f.src.at == "" || f.fd < 0 {
+			continue
+		}
+		n++
+		if st, err := statPath(f.src.at); err != nil || !st.is(&f.src.st) {
+			t.Errorf("%s of source %d is another file: %v", m.rel(f.src.at), f.ID(), err)
+		}
+	}
+	if n == 0 {
+		t.Error("none is open")
+	}
+}
