@@ -52,6 +52,9 @@ const newPathsMax = 256
 func (w *Watcher) unsettleRotated(fresh []found) {
 	for _, c := range fresh {
 		at := blockPath{c.block, c.path}
+		if live := w.inPlace(kinOf(at)); live != nil && live.Path() != at.path && w.scans > 1 && live.ID() != 0 && live.offsetSeen() == 0 && c.st.born != 0 {
+			w.unsettle(kinOf(at), w.aloneSince(live)) // it is a copy, perhaps, and those that were made before may be compressed by now
+		}
 		switch f := w.seenLast(at); {
 		case c.st.born == 0:
 		case f != nil:
@@ -289,7 +292,7 @@ func (w *Watcher) plainUnseen(at blockPath, sib sibling, since int64, names []st
 	if sib.st.born < since || live != nil && !live.mayBeCut() && sib.st.born > live.age() {
 		return false
 	}
-	if s := sib.st; s.size == 0 && live != nil && (live.src.cutAt > 0 && s.born > live.src.cutAt-clockTick || live.mayBeCut() && young(w.wall, &s, int64(copyYoung))) {
+	if s := sib.st; s.size == 0 && live != nil && (live.src.cutAt > 0 && s.born > live.src.cutAt-clockTick || (live.src.cutAt > 0 || live.mayBeCut()) && young(w.wall, &s, int64(copyYoung))) {
 		return false // it may be the next copy, about to be written
 	}
 	return !w.mayBeStray(sib) && !w.copied(sib, at, names)

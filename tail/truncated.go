@@ -218,7 +218,7 @@ func (w *Watcher) settleTruncated() {
 				t.f.shrunk.Store(0)
 			}
 		}
-		w.heldBack[t.f] = now - clockTick
+		w.heldBack[t.f] = t.lookedAt(now)
 		if t.asked {
 			w.readFirst(t.f)
 			if !t.inTurn && !w.scanning && w.pause(w.allTook) > 0 { // where files are made all the time: to list them is what takes long
@@ -269,6 +269,14 @@ func (w *Watcher) settleTruncated() {
 	if len(list) > 0 && !w.scanning {
 		w.credit, w.creditedAt = w.creditNow()-(cpuTime()-start), w.now()
 	}
+}
+
+// lookedAt is since when anything beside the file is new. For one that waits for its turn only nothing is looked for now.
+func (t *truncation) lookedAt(now int64) int64 {
+	if t.inTurn {
+		return t.f.aloneAt
+	}
+	return now - clockTick
 }
 
 // isListedInPlace tells whether a file is still at its path now that what is beside it was listed: then all of that which was made

@@ -166,3 +166,42 @@ func TestAskedWithoutCredit(t *testing.T) {
 		}
 	}
 }
+
+// TestTurnLooksForNothing has a file wait for its turn only: what was made beside it before that is asked for when the turn has come.
+func TestTurnLooksForNothing(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `lines a.log 1 3`, `look`)
+	m.take()
+	f := m.held[0]
+	f.aloneAt = 1
+	f.ask(false)
+	m.w.settleTruncated()
+	if f.behind.Load() || f.aloneAt != 1 {
+		t.Errorf("held back: %v, looked for what is beside it at %d", f.behind.Load(), f.aloneAt)
+	}
+}
+
+// TestCopiesWithinATick truncates a log twice within a tick of the file system's clock behind a start: the first copy is compressed when the
+// pattern finds the second, and a third is about to be written.
+func TestCopiesWithinATick(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log*`, `unsorted`, `lines app.log 1 2`, `poll`, `tick`, `cp app.log app.log-20261130-001`, `truncate app.log 0`, `tick`, `poll`, `restart`, `poll`)
+	m.w.inPlace(blockPath{0, m.dir + "/app.log"}).src.cutAt = time.Now().Add(time.Second).UnixNano() // the clock is ahead of the file system's
+	m.out.Reset()
+	got := stepAll(t, m, `lines app.log 3 4`, `cp app.log app.log-20261130-002`, `truncate app.log 0`, `lines app.log 5 6`, `cp app.log app.log-20261130-003`, `truncate app.log 0`,
+		`gzip app.log-20261130-002`, `lines app.log 7 8`, `write app.log-20261130-004 ""`, `look`, `poll`, `append app.log-20261130-004 "00000007\n00000008\n"`, `truncate app.log 0`, `poll`, `poll`)
+	want := `app.log 0000-0009 "00000003"
+app.log 0009-0018 "00000004"
+app.log-20261130-003 0000-0009 "00000005"
+app.log-20261130-003 0009-0018 "00000006"
+app.log 0000-0009 "00000007"
+app.log 0009-0018 "00000008"
+--
+truncated app.log
+--
+--
+`
+	if got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
