@@ -33,6 +33,7 @@ type ExplainedBlock struct {
 	Exclude string    // the first of Exclude that matches
 	File    *FileView // what is known of the file, by inode, else by path; nil: nothing
 	CopyOf  string    // it is not read since it holds nothing but what the file at this path begins with
+	Beside  string    // a log beside it that it is named as a rotation of, if it is not known
 }
 
 // FileView is one source at a moment.
@@ -138,10 +139,21 @@ func (w *Watcher) explain(path string) Explained {
 			}
 		} else {
 			b.CopyOf = w.copies[key{i, st.dev, st.ino}].of
+			b.Beside = w.rotatedFrom(i, path)
 		}
 		e.Blocks = append(e.Blocks, b)
 	}
 	return e
+}
+
+// rotatedFrom is the path of a log that a block has read from and that path is named as a rotation of; "": there is none.
+func (w *Watcher) rotatedFrom(block int, path string) string {
+	for _, f := range w.sources {
+		if f.src.key.block == block && f.ID() != 0 && parent(f.Path()) == parent(path) && rotationName(f.Path(), path) {
+			return f.Path()
+		}
+	}
+	return ""
 }
 
 func firstMatch(patterns []string, path string) string {

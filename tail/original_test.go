@@ -136,3 +136,17 @@ func TestCutSinceListed(t *testing.T) {
 		t.Errorf("%d generations when nothing had been taken", len(list))
 	}
 }
+
+// A compressed copy that nobody has looked into yet is told by its log; a file of another name, or beside a log that was never read, by nothing.
+func TestExplainsCopyBeforeItIsLookedInto(t *testing.T) {
+	m := newMachine(t, false)
+	stepAll(t, m, `block paths=app.log`, `lines app.log 1 3`, `poll`, `mv app.log app.log.1`, `lines app.log 4 4`, `poll`, `pack app.log.1 app.log.1.gz`)
+	for name, want := range map[string]string{"app.log.1.gz": "app.log", "app.log.lock": "", "other.log.1.gz": "", "app.log": ""} {
+		if want != "" {
+			want = below(m.dir, want)[0]
+		}
+		if b := m.w.explain(below(m.dir, name)[0]).Blocks[0]; b.Beside != want {
+			t.Errorf("%s: beside %q", name, b.Beside)
+		}
+	}
+}

@@ -51,7 +51,8 @@ type explainSource struct {
 	Source     string       `json:"source"`
 	Pattern    string       `json:"matched_by,omitempty"`
 	ExcludedBy string       `json:"excluded_by,omitempty"`
-	CopyOf     string       `json:"copy_of,omitempty"` // it is not read as long as this file begins with all that is in it
+	CopyOf     string       `json:"copy_of,omitempty"`     // it is not read as long as this file begins with all that is in it
+	RotationOf string       `json:"rotation_of,omitempty"` // the log that it is named after, if no pattern matches it: it is read if it holds what was not read of that
 	File       *explainFile `json:"file,omitempty"`
 }
 
@@ -114,6 +115,9 @@ func explain(e tail.Explained, far map[uint64]pipeline.FileProgress, now time.Ti
 	}
 	for _, b := range e.Blocks {
 		s := explainSource{Source: b.Block, Pattern: b.Pattern, ExcludedBy: b.Exclude, CopyOf: b.CopyOf}
+		if b.Pattern == "" {
+			s.RotationOf = b.Beside
+		}
 		if v := b.File; v != nil {
 			p, ok := far[v.ID]
 			s.File = explainView(v, p, ok, now)
@@ -187,6 +191,11 @@ func verdict(e *tail.Explained, r *explainReply) string {
 		}
 		if s.Pattern != "" {
 			return fmt.Sprintf("matched by source %s and not found by a scan yet%s", s.Source, unlisted(e.Path))
+		}
+	}
+	for _, s := range r.Sources {
+		if s.RotationOf != "" {
+			return fmt.Sprintf("not read so far: no pattern matches it; it is named as a rotation of %s, which source %s reads, and is looked into for what was not read of that", s.RotationOf, s.Source)
 		}
 	}
 	return "not read: no pattern of any source matches it"

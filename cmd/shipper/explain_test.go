@@ -17,6 +17,8 @@ func TestVerdict(t *testing.T) {
 			Problem: "no such file or directory", Blocks: []tail.ExplainedBlock{{Block: "app", Pattern: "/logs/*", File: open}}},
 		"not read: source app takes it for a copy of /logs/a, which begins with all that is in it": {
 			Kind: "regular file", Blocks: []tail.ExplainedBlock{{Block: "other"}, {Block: "app", Pattern: "/logs/*", CopyOf: "/logs/a"}}},
+		"not read so far: no pattern matches it; it is named as a rotation of /logs/a, which source app reads, and is looked into for what was not read of that": {
+			Kind: "regular file", Blocks: []tail.ExplainedBlock{{Block: "other"}, {Block: "app", Beside: "/logs/a"}}},
 	} {
 		e.Path = "/logs/a.new"
 		if got := explain(e, nil, time.Now()).Verdict; got != want {
