@@ -14,19 +14,21 @@ import (
 
 // copySource is what a source remembers about being read from a copy.
 type copySource struct {
-	packed     string      // compressed with this: offsets are those of the unpacked bytes
-	was        Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
-	not        []key       // copies that turned out to be of other files
-	younger    bool        // it is not sure that this is the copy; then others that begin like it are younger generations
-	torn       bool        // the copy ends in the middle; it is tried again when it changes
-	finished   bool        // it was read to its end
-	delivered  bool        // and stays known as long as the file is there
-	age        int64       // when what is in it was written last, if it is compressed
-	metAt      int64       // wall clock when it was found as a generation that no look saw, not compressed
-	told       key         // copy that was told last
-	restOf     *File       // it is what was unread of this one before that was truncated
-	unreadFrom int64       // what was not read of it was not written before; 0: the first scan
-	cutAt      int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
+	packed      string      // compressed with this: offsets are those of the unpacked bytes
+	was         Fingerprint // what the spool knows; that of the copy counts once its content was found to be the same
+	not         []key       // copies that turned out to be of other files
+	younger     bool        // it is not sure that this is the copy; then others that begin like it are younger generations
+	torn        bool        // the copy ends in the middle; it is tried again when it changes
+	finished    bool        // it was read to its end
+	delivered   bool        // and stays known as long as the file is there
+	age         int64       // when what is in it was written last, if it is compressed
+	metAt       int64       // wall clock when it was found as a generation that no look saw, not compressed
+	told        key         // copy that was told last
+	restOf      *File       // it is what was unread of this one before that was truncated
+	unreadFrom  int64       // what was not read of it was not written before; 0: the first scan
+	before      place       // it was truncated before the start: where it was then
+	overwritten bool        // its file is there, and holds something else, which is nothing of it
+	cutAt       int64       // it was truncated: what is in it now is not older; 0: it was not, as far as is known
 }
 
 // peeked is the head of a file as it was when last looked at.
@@ -99,7 +101,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			if !namedAfter(names, sib.path, rotatedName) || slices.Contains(not, k) || w.excluded[key{0, k.dev, k.ino}] {
 				continue
 			}
-			if g := w.sourceOf(block, &sib.st); g != nil && g.isKnown() || k.ino != fp.Ino && w.isOfStray(block, sib) {
+			if g := w.sourceOf(block, &sib.st); g != nil && g.isKnown() && !w.isOverwritten(g, sib) || k.ino != fp.Ino && w.isOfStray(block, sib) {
 				continue
 			}
 			head, kind := w.headOf(sib)
@@ -134,7 +136,7 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 // isOfStray tells whether the spool knows a file, and reads it on once it is looked for.
 func (w *Watcher) isOfStray(block int, sib sibling) bool {
 	return slices.ContainsFunc(w.strays[sib.st.ino], func(f *File) bool {
-		return f.src.key.block == block && !f.src.unwanted && f.fp.Born != 0 && bornTogether(f.fp.Born, sib.st.born)
+		return f.src.key.block == block && !f.src.unwanted && f.fp.Born != 0 && bornTogether(f.fp.Born, sib.st.born) && !w.isOverwritten(f, sib)
 	})
 }
 
@@ -150,9 +152,23 @@ func (w *Watcher) enterCopy(f *File, c copyFound) {
 	w.log.Info("what is unread of a file is read from a copy of it", "path", c.path, "copy", c.at, "source", f.ID(), "offset", f.cur.Offset)
 }
 
+// enterRest makes c the source of what was unread of a file that was truncated. That copy is complete.
+func (w *Watcher) enterRest(t truncation, c copyFound) *File {
+	rest := w.newFile(c.block, t.f.Path())
+	rest.fp, rest.cur = t.fp, t.cur
+	rest.after = t.f
+	w.enterCopy(rest, c)
+	if rest.src.restOf = t.f; c.kind == "" {
+		rest.copyEnd = c.st.size
+	}
+	return rest
+}
+
 // takeCopy makes f the source of c.
 func (w *Watcher) takeCopy(f *File, c copyFound) {
-	if g := w.sourceOf(c.block, &c.st); g != nil {
+	if g := w.sourceOf(c.block, &c.st); g != nil && g.isKnown() {
+		w.overwritten(g)
+	} else if g != nil {
 		w.retire(g) // it was found, but never read
 	}
 	if c.kind != "" && c.age == 0 {
@@ -219,8 +235,11 @@ func sameWrite(file, copy int64) bool {
 func (w *Watcher) settleCopy(f *File) bool {
 	u, s := f.unpack, &f.src
 	switch {
-	case f.replaced && s.missing:
-		w.retire(f)
+	case f.replaced && s.missing && (f.copy || w.isMoved(f)):
+		w.overwritten(f)
+	case f.replaced:
+		f.replaced, f.whole = false, false // the next Fill starts it again
+		return false
 	case u == nil:
 		return false
 	case u.other:

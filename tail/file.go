@@ -82,9 +82,7 @@ type File struct {
 	countedTo int64 // odd lines below it are counted: what is held is handed out again
 	reread    bool  // Reread was called
 
-	copy     bool // of another file, made once: what comes into its place is nothing new
-	replaced bool // something did
-
+	copied
 	owes      bool // see Owes
 	restarted bool // Flush met a truncation that no Status has told yet
 
@@ -273,10 +271,11 @@ func (f *File) fill(buf []byte, check bool, st *Status) (int, error) {
 			return 0, nil
 		}
 	}
-	if replaced && f.copy && f.gone.Load() {
+	if replaced && (f.copy || f.whole) && f.gone.Load() {
 		f.replaced, st.EOF = true, true
 		return 0, nil
 	}
+	f.whole = f.whole || st.Gone && !replaced
 	if replaced {
 		f.startAgain()
 		st.Truncated, st.EOF = true, true
@@ -306,7 +305,7 @@ func (f *File) pread(buf []byte, off int64) (int, error) {
 	if f.unpack != nil {
 		return f.unpack.readAt(buf, off)
 	}
-	return pread(f.fd, buf, off)
+	return pread(f.fd, buf[:f.within(off+int64(len(buf)))-off], off)
 }
 
 // findOrder looks up the byte order at the head of the file, if it may have one.

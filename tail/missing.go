@@ -96,6 +96,7 @@ func (w *Watcher) follow(f *File) {
 	if s.lostSince.IsZero() || w.scanning {
 		if sib, ok := w.elsewhere(f); ok {
 			s.at, s.lostSince = sib.path, time.Time{}
+			f.whole = f.whole || sib.st.mtime == s.checked.mtime && sib.st.size == s.checked.size
 			w.note(f, sib.st)
 			w.foundAgain(f)
 			return
@@ -133,7 +134,7 @@ func (f *File) unread(size int64) int64 {
 	if f.pending > 0 && !f.noFlush {
 		end = f.cursorOffset()
 	}
-	return size - max(end, f.nulTo)
+	return f.within(size) - max(end, f.nulTo)
 }
 
 // countLost tells a source that vanished with bytes that were seen and not read, if it did.
@@ -263,6 +264,8 @@ func (w *Watcher) tellStray(f *File) {
 		w.log.Info("no pattern of its source finds the path of a file any more, or one excludes it: it is not read on", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if f.unread(f.src.st.size) > 0 {
 		w.countLost(f)
+	} else if f.src.overwritten {
+		w.log.Info(overwrittenText, "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if w.isFollowed(f) {
 		w.log.Info("an older generation of a file is gone, with its copy if it had one: it had been read to its end", "path", f.Path(), "source", f.ID(), "offset", f.cur.Offset)
 	} else if f.src.key.block >= 0 {
@@ -293,7 +296,11 @@ func (w *Watcher) strayFound(f *File) bool {
 	}
 	for _, sib := range w.withInode(f) {
 		k := key{block, sib.st.dev, sib.st.ino}
-		if w.sourceOf(block, &sib.st) != nil || !bornTogether(sib.st.born, f.fp.Born) {
+		if !bornTogether(sib.st.born, f.fp.Born) || f.src.overwritten {
+			continue
+		}
+		if w.sourceOf(block, &sib.st) != nil {
+			f.src.overwritten = f.fp.Born != 0 // as what it is now it was found
 			continue
 		}
 		if f.cur.AnchorBytes == 0 && f.fp.Born == 0 && !namedAfter(w.namesOf(f.Path()), sib.path, rotatedName) {
@@ -317,6 +324,13 @@ func (w *Watcher) strayFound(f *File) bool {
 			w.unstray(f)
 			w.enterAside(f, c)
 			s.checked = sib.st
+			if w.isReadCopy(f, sib) {
+				f.copy, f.copyEnd = true, f.cur.Offset
+			}
+			f.whole = true
+		case err == nil && f.fp.Born != 0 && f.isRenamed(sib.path) && w.logBeside(f) != nil:
+			s.overwritten, s.left = true, true
+			continue
 		case err == nil && f.fp.Born != 0 && sib.st.born != 0:
 			w.startOver(f, c) // born together: truncated, then renamed
 		default:

@@ -82,9 +82,9 @@ func (w *Watcher) prepare(f *File) *File {
 	w.note(f, st)
 	if !same {
 		switch {
-		case s.missing && f.copy:
+		case s.missing && (f.copy || f.whole && f.isRenamed(path)):
 			closeFD(fd)
-			w.retire(f)
+			w.overwritten(f)
 			return nil
 		case s.missing && (st.born == 0 || s.st.born == 0):
 			// Perhaps not the file any more: it went, and its number was used again.
@@ -101,6 +101,7 @@ func (w *Watcher) prepare(f *File) *File {
 			f.src.seen, f.src.seenAt, r = w.scans, w.wall, &reading{}
 		}
 	}
+	f.whole = same && s.missing
 	if w.odd(f, fd, path) {
 		closeFD(fd)
 		return nil

@@ -387,7 +387,7 @@ func (w *Watcher) startOver(f *File, c found) {
 	w.log.Warn("file was truncated or rewritten while it was not watched: it is read again from its start", "path", c.path, "source", f.ID(), "offset", f.cur.Offset)
 	w.unstray(f)
 	w.leave(truncation{f: f, fp: f.fp, cur: f.cur, size: c.st.size})
-	f.cur, f.fp, f.restarted = Cursor{}, Fingerprint{}, true
+	f.src.before, f.cur, f.fp, f.restarted = place{f.fp, f.cur}, Cursor{}, Fingerprint{}, true
 	w.enter(f, c)
 }
 
@@ -444,7 +444,7 @@ func (f *File) due(now time.Time) bool {
 		return f.shrunk.Load() > 0 || f.touched.Load()
 	case !s.st.same(&s.checked):
 		return true
-	case s.st.size > max(f.cursorOffset()+int64(f.pending), f.nulTo):
+	case f.within(s.st.size) > max(f.cursorOffset()+int64(f.pending), f.nulTo):
 		return true
 	}
 	return f.Pending() > 0 && now.Sub(f.grewAt) >= f.block.IdleFlush

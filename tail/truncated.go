@@ -254,11 +254,7 @@ func (w *Watcher) settleTruncated() {
 			w.countTruncated(t)
 			continue
 		}
-		rest := w.newFile(block, t.f.Path())
-		rest.fp, rest.cur = t.fp, t.cur
-		rest.after = t.f
-		w.enterCopy(rest, c)
-		rest.src.restOf = t.f
+		rest := w.enterRest(t, c)
 		s.unreadFrom = max(s.unreadFrom, rest.age())
 		w.queue(rest)
 		if rest.src.younger = !c.sure; c.sure {
