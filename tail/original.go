@@ -237,7 +237,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 			return true // nobody can say
 		}
 	}
-	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) {
+	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) && !w.isOfCopied(g, sib) {
 		switch { // what was truncated has the time of that
 		case g.src.packed != "" || g.src.out && st.size >= g.takenTo.Load():
 			return false
@@ -289,6 +289,14 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 		return false // a pattern finds it; it is as unknown as the other, though it may begin like that, or hold nothing
 	}
 	return len(own) == 0 && g.src.st.size > 0 || sameHead(own, head)
+}
+
+// isOfCopied tells whether a compressed file may be made of g, a copy, though it has another time: programs that copy, truncate and compress
+// give it that of the last write to the log, before the copy was made. What it holds tells then: how much, and how it begins.
+func (w *Watcher) isOfCopied(g *File, sib sibling) bool {
+	s, holds := &g.src, w.sizeIn(sib)
+	isCopy := s.packed == "" && (g.copy || s.metAt > 0)
+	return isCopy && sib.st.mtime < s.st.born && s.st.born <= sib.st.born && (holds.is(s.st.size) || holds.mask == 0 && g.fd >= 0)
 }
 
 // holdsNow tells whether g, which may have been truncated, begins with all that is in a compressed file: nothing was, or not yet, and
