@@ -242,6 +242,8 @@ func (w *Watcher) settleCopy(f *File) bool {
 		return false
 	case u == nil:
 		return false
+	case u.other && u.endsBefore(f.cur.Offset) && w.isEarlyCopy(f):
+		w.finish(f)
 	case u.other:
 		w.otherCopy(f)
 	case u.damage != nil:

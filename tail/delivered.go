@@ -222,3 +222,23 @@ func (w *Watcher) isFollowed(f *File) bool {
 	}
 	return slices.ContainsFunc(w.strayKin[f.src.kin], func(g *File) bool { return w.isStray(g) && isBehind(g) })
 }
+
+// isEarlyCopy tells whether the compressed file that f is read from, which begins like it and holds less than was read, was made of it
+// before its last lines were written: a writer that opens its log late adds them to the file that is compressed meanwhile. Generations may
+// begin alike, but they take turns: what the copy holds was written last after f was made, and one that nobody knows is younger than all that
+// was read. So it is f's if one behind f that was read was made later than that, or still is the log.
+func (w *Watcher) isEarlyCopy(f *File) bool {
+	s, born := &f.src, f.src.was.Born
+	if born == 0 || s.st.born == 0 || !keptTime(&s.st) || isOlder(&s.st, born) {
+		return false
+	}
+	saysSo := func(g *File, isLog bool) bool {
+		return g.ID() > f.ID() && g.offsetSeen() > 0 && g.made() > born && (isLog || s.st.mtime < g.made())
+	}
+	for g := range w.kin[s.kin] {
+		if saysSo(g, !g.src.missing && g.Path() == f.Path() && g.src.cutAt == 0 && g.src.st.size >= g.offsetSeen()) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(w.strayKin[s.kin], func(g *File) bool { return w.isStray(g) && saysSo(g, false) })
+}

@@ -42,7 +42,7 @@ type unpacker struct {
 	last    []byte // the unpacked bytes before pos
 	pos     int64  // unpacked so far
 
-	other  bool  // its anchor was not: another file's copy
+	other  bool  // its anchor was not: another file's copy, or it ends before that
 	ended  bool  // everything was unpacked
 	torn   bool  // the file ends in the middle: it is still being written, or was never finished
 	damage error // it cannot be unpacked further
@@ -126,6 +126,9 @@ func (u *unpacker) more(buf []byte) (n int) {
 	}
 	return n
 }
+
+// endsBefore tells whether all of it was unpacked and it holds fewer than n bytes.
+func (u *unpacker) endsBefore(n int64) bool { return u.ended && u.pos < n }
 
 // readAt is pread of the unpacked bytes. Going back further than what was read last costs a new start. It never fails:
 // damage is an end, which Run tells.
