@@ -118,7 +118,7 @@ func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 			holds := w.sizeIn(sib)
 			whole := holds.is(f.src.st.size)
 			switch isEmpty := f.src.st.size == 0; {
-			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !whole && holds.mask != 0):
+			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !whole && holds.mask != 0 && !isEarly(&sib.st, &f.src.st)):
 				continue
 			case isEmpty && (!w.holdsNothing(sib) || sib.st.born < f.src.st.born || n > 0 && byDate(sib.path, best.at) > 0):
 				continue
@@ -221,6 +221,12 @@ func (w *Watcher) isFollowed(f *File) bool {
 		}
 	}
 	return slices.ContainsFunc(w.strayKin[f.src.kin], func(g *File) bool { return w.isStray(g) && isBehind(g) })
+}
+
+// isEarly tells whether what is in a compressed copy was written last while a file was still written to: as generations take turns, it is of no
+// other, and of its beginning.
+func isEarly(copy, file *fileStat) bool {
+	return file.born != 0 && keptTime(copy) && file.born < copy.mtime && copy.mtime < file.mtime
 }
 
 // isEarlyCopy tells whether the compressed file that f is read from, which begins like it and holds less than was read, was made of it

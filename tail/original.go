@@ -237,7 +237,7 @@ func (w *Watcher) isCopyOf(g *File, sib sibling, head []byte) bool {
 			return true // nobody can say
 		}
 	}
-	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) && !w.isOfCopied(g, sib) {
+	if keptTime(&sib.st) && sib.st.mtime != sib.st.born && !sameWrite(st.mtime, sib.st.mtime) && !w.isOfCopied(g, sib) && !(g.src.missing && g.src.packed == "" && isEarly(&sib.st, &st)) {
 		switch { // what was truncated has the time of that
 		case g.src.packed != "" || g.src.out && st.size >= g.takenTo.Load():
 			return false
