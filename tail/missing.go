@@ -321,13 +321,12 @@ func (w *Watcher) strayFound(f *File) bool {
 		s := &f.src
 		switch {
 		case err == nil && same:
-			w.unstray(f)
-			w.enterAside(f, c)
-			s.checked = sib.st
-			if w.isReadCopy(f, sib) {
+			if w.isReadCopy(f, sib) { // asked before f is entered, for its path as well
 				f.copy, f.copyEnd = true, f.cur.Offset
 			}
-			f.whole = true
+			w.unstray(f)
+			w.enterAside(f, c)
+			s.checked, f.whole = sib.st, true
 		case err == nil && f.fp.Born != 0 && f.isRenamed(sib.path) && w.logBeside(f) != nil:
 			s.overwritten, s.left = true, true
 			continue
