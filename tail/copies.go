@@ -89,6 +89,7 @@ type copyFound struct {
 	sure  bool   // no other file may be the copy
 	same  bool   // all that was read was compared, or was read of it
 	whole bool   // it is compressed and holds just what was read
+	early bool   // it is compressed and holds the beginning of what was read
 }
 
 // findCopy looks beside path for another file with the bytes that fp and cur remember, the oldest first. One that is not
@@ -110,12 +111,12 @@ func (w *Watcher) findCopy(block int, path string, fp Fingerprint, cur Cursor, p
 			}
 			isOwn := k.ino == fp.Ino && fp.Born != 0 && sib.st.born == fp.Born // it was read from before
 			if isOwn && fp.PrefixBytes == 0 && w.holdsNothing(sib) {
-				return copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, true, true, true}, true
+				return copyFound{found: found{candidate{block: block, path: path}, k, sib.st}, at: sib.path, kind: kind, sure: true, same: true, whole: true}, true
 			}
 			if !beginsLike(head, fp) || kind == "" && (cur.Offset < plainBytesMin || !w.resumes(sib, fp, cur)) {
 				continue
 			}
-			this := copyFound{found{candidate{block: block, path: path}, k, sib.st}, sib.path, kind, 0, kind == "", false, kind != "" && w.sizeIn(sib).is(cur.Offset)}
+			this := copyFound{found: found{candidate{block: block, path: path}, k, sib.st}, at: sib.path, kind: kind, sure: kind == "", whole: kind != "" && w.sizeIn(sib).is(cur.Offset)}
 			if this.sure || isOwn || this.whole && int64(fp.PrefixBytes) == cur.Offset { // all that it holds was compared
 				this.sure, this.same = true, true
 				return this, true

@@ -44,7 +44,7 @@ func (w *Watcher) keepDelivered(f *File) bool {
 	switch c, n := w.wholeCopy(f); {
 	case n == 0:
 		return false
-	case s.st.size > 0 && (n == 1 && c.whole || sameWrite(s.st.mtime, c.st.mtime)):
+	case s.st.size > 0 && (n == 1 && (c.whole || c.early) || sameWrite(s.st.mtime, c.st.mtime)):
 		w.bind(f, c)
 	default: // its last bytes tell; of an empty one nothing does but that its copy was read, which the spool is to know
 		w.closeFile(f)
@@ -116,15 +116,15 @@ func (w *Watcher) wholeCopy(f *File) (best copyFound, n int) {
 			}
 			head, kind := w.headOf(sib)
 			holds := w.sizeIn(sib)
-			whole := holds.is(f.src.st.size)
+			whole, early := holds.is(f.src.st.size), holds.mask != 0 && holds.n < uint64(f.src.st.size) && isEarly(&sib.st, &f.src.st)
 			switch isEmpty := f.src.st.size == 0; {
-			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !whole && holds.mask != 0 && !isEarly(&sib.st, &f.src.st)):
+			case kind == "", !isEmpty && (!beginsLike(head, f.fp) || !whole && !early && holds.mask != 0):
 				continue
 			case isEmpty && (!w.holdsNothing(sib) || sib.st.born < f.src.st.born || n > 0 && byDate(sib.path, best.at) > 0):
 				continue
 			}
 			if n++; n == 1 || sameWrite(f.src.st.mtime, sib.st.mtime) {
-				best = copyFound{found: found{candidate{block: k.block, path: f.Path()}, k, sib.st}, at: sib.path, kind: kind, sure: true, whole: whole}
+				best = copyFound{found: found{candidate{block: k.block, path: f.Path()}, k, sib.st}, at: sib.path, kind: kind, sure: true, whole: whole, early: early}
 			}
 		}
 	}
