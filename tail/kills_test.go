@@ -54,7 +54,7 @@ func TestKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		script, _, _ := strings.Cut(string(text), "-- out --\n")
-		if !strings.Contains("\n"+script, "\nunsorted\n") {
+		if !strings.Contains("\n"+script, "\nunsorted\n") || strings.Contains("\n"+script, "\n#needs ") { // not of every file system and user
 			continue
 		}
 		for poll := range strings.Count("\n"+script, "\npoll\n") {
@@ -82,7 +82,7 @@ func TestKills(t *testing.T) {
 			for _, line := range strings.Split(script, "\n") {
 				if words := splitWords(t, line); len(words) > 0 {
 					if err := m.step(words); err != nil {
-						t.Skip(err)
+						t.Fatal(err)
 					}
 				}
 			}
